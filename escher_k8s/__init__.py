@@ -38,7 +38,6 @@ from escher_k8s.answers import (
     Switches,
     Transaction,
 )
-from escher_k8s.asks import Ask
 from escher_k8s.client import AsyncEscher, Escher
 from escher_k8s.errors import (
     BeingDeleted,
@@ -59,9 +58,10 @@ from escher_k8s.errors import (
     Unreached,
     VersionConflict,
 )
-from escher_k8s.holding import NotHeld
-from escher_k8s.operations import Claim, Release, SetResource
-from escher_k8s.own_node import OwnNodeUnknown
+from escher_k8s.management.asks import Ask
+from escher_k8s.management.holding import NotHeld
+from escher_k8s.management.operations import Claim, Release, SetResource
+from escher_k8s.management.own_node import OwnNodeUnknown
 
 __all__ = [
     "Ask",

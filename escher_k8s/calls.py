@@ -24,11 +24,11 @@ from escher_k8s.answers import (
     Supposition,
     Transaction,
 )
-from escher_k8s.asking import Asking
-from escher_k8s.asks import Ask, of_answer
-from escher_k8s.calling import Call, Request, Steps
-from escher_k8s.operations import Detection, Mode, NodeSpec, Operation, SetResource
-from escher_k8s.own_node import NAMESPACE_FILE, node_of, own_pod
+from escher_k8s.management.asking import Asking
+from escher_k8s.management.asks import Ask, of_answer
+from escher_k8s.management.calling import Call, Request, Steps
+from escher_k8s.management.operations import Detection, Mode, NodeSpec, Operation, SetResource
+from escher_k8s.management.own_node import NAMESPACE_FILE, node_of, own_pod
 
 T = TypeVar("T")
 

@@ -19,14 +19,14 @@ from urllib.parse import quote
 import msgspec
 
 from escher_k8s.answers import Decision, Missed, Resource
-from escher_k8s.calling import Request, Steps
 from escher_k8s.calls import Calls
 from escher_k8s.errors import EscherError, Unreachable, Unreached, problem
-from escher_k8s.following import SILENCE, Reading
-from escher_k8s.holding import DEFAULT_TTL, held, held_awaited
-from escher_k8s.operations import NodeSpec
-from escher_k8s.retrying import Retrying
-from escher_k8s.tokens import token_for
+from escher_k8s.management.calling import Request, Steps
+from escher_k8s.management.following import SILENCE, Reading
+from escher_k8s.management.holding import DEFAULT_TTL, held, held_awaited
+from escher_k8s.management.operations import NodeSpec
+from escher_k8s.management.retrying import Retrying
+from escher_k8s.management.tokens import token_for
 
 if TYPE_CHECKING:
     import ssl

@@ -35,9 +35,9 @@ from extender.app.leader_health import LeaderHealth
 from extender.bootstrap import Application, Cluster
 from extender.core.cluster import Node
 from extender.core.election import Election, Terms
+from extender.kube.client.fenced import Fenced
+from extender.kube.client.requests import Requests
 from extender.kube.errors import Unavailable
-from extender.kube.fenced import Fenced
-from extender.kube.requests import Requests
 from extender.runtime import MACHINE, Runtime
 from extender.settings.settings import BadSettings, Settings
 

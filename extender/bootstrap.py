@@ -96,8 +96,8 @@ from extender.core.gangs.queue.backfill import BackfillLimits
 from extender.core.gangs.queue.queue import BackfillTrigger
 from extender.core.gangs.state.pod_groups import PodGroup
 from extender.core.names import DOMAIN
-from extender.kube.fenced import Warm
-from extender.kube.requests import Requests
+from extender.kube.client.fenced import Warm
+from extender.kube.client.requests import Requests
 from extender.registry import policies as registered
 from extender.runtime import MACHINE, Runtime
 from extender.settings.settings import Settings, switches_in

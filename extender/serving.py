@@ -24,8 +24,8 @@ from extender.adapters.tracing.start import exported
 from extender.app.admin.leader_election import LeaseLost
 from extender.availability import Candidate, Replica, namespace_of_pod
 from extender.bootstrap import Application
-from extender.kube.connection import Connection
-from extender.kube.credentials import Credentials, default_loader
+from extender.kube.client.connection import Connection
+from extender.kube.client.credentials import Credentials, default_loader
 from extender.runtime import MACHINE
 from extender.settings.settings import Settings
 from extender.stopping import Asked

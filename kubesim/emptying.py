@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from extender.kube.client.requests import MERGE_PATCH
 from extender.kube.errors import Refused
-from extender.kube.requests import MERGE_PATCH
 from kubesim.apiserver.serving.api import ApiServer
 from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, JOB, NAMESPACE, POD, Json, Kind

@@ -24,8 +24,8 @@ from typing import Any, Self, TypeVar
 import msgspec
 import uvicorn
 
-from extender.kube.certificates import Authority, write_kubeconfig, write_secret
-from extender.kube.requests import JSON
+from extender.kube.client.certificates import Authority, write_kubeconfig, write_secret
+from extender.kube.client.requests import JSON
 from kubesim.apiserver.serving.api import ADMIN
 from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.apiserver.serving.server import application

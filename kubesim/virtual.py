@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import msgspec
 
-from extender.kube.requests import JSON
+from extender.kube.client.requests import JSON
 from kubesim.apiserver.serving.api import ADMIN
 from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.clock import Clock
@@ -27,7 +27,7 @@ from kubesim.options import Options
 
 
 class VirtualCluster:
-    """An embedded cluster for `async with`. `requests`: an `extender.kube.requests.Requests`."""
+    """An embedded cluster for `async with`. `requests`: an `extender.kube.client.requests.Requests`."""
 
     def __init__(self, options: Options | None = None) -> None:
         self._options = options or Options()

@@ -15,9 +15,9 @@ from typing import Any
 from extender.app.contracts.ports import Clock
 from extender.availability import Candidate, Replica
 from extender.bootstrap import Application, Cluster
-from extender.kube.connection import Fence
+from extender.kube.client.connection import Fence
+from extender.kube.client.requests import JSON, TIMEOUT
 from extender.kube.errors import Away, Silent, Unavailable
-from extender.kube.requests import JSON, TIMEOUT
 from extender.runtime import Runtime
 from extender.settings.settings import Settings
 

@@ -25,8 +25,8 @@ import msgspec
 from extender.bootstrap import Application
 from extender.bootstrap import Cluster as Connection
 from extender.core.names import DOMAIN
+from extender.kube.client.requests import JSON
 from extender.kube.errors import Occupied
-from extender.kube.requests import JSON
 from extender.runtime import Runtime
 from extender.settings.settings import Settings
 from extender.shipped import crds

@@ -30,10 +30,10 @@ from lab.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
 from lab.controlplane.nodes import NodeShape
 from loadtests.failover.replicated import Replicated, ReplicatedCluster, ReplicatedEmbeddedCluster
 from loadtests.goals.connection import Connection, request
-from loadtests.ledger import Service
 from loadtests.load.samples import usage
-from loadtests.pods import EXTENDER, Json, pod
-from loadtests.progress import say
+from loadtests.shared.ledger import Service
+from loadtests.shared.pods import EXTENDER, Json, pod
+from loadtests.shared.progress import say
 
 NOISY, QUIET = "a", "b"
 _PODS = f"/api/v1/namespaces/{NOISY}/pods"

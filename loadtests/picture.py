@@ -17,7 +17,7 @@ from loadtests.life.policies import POLICY
 from loadtests.life.seeing import name, uid
 from loadtests.life.works import POD_GROUP
 from loadtests.month.agreement import key_of, units_of
-from loadtests.reading import OURS, is_leaving, is_over, node_of
+from loadtests.shared.reading import OURS, is_leaving, is_over, node_of
 
 PREEMPT_LABEL = "escher.dev/preempt"
 Picture = dict[str, Any]

@@ -31,10 +31,10 @@ from extender.kube.label_match import LabelRequirement
 from extender.kube.names import CPU, MEMORY, PODS, NodeName, PodUid
 from lab.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
 from lab.controlplane.witness import Collection, Sighting, Watching, name_of
-from loadtests.ledger import Service
-from loadtests.pods import EXTENDER, Json, pod
-from loadtests.progress import say
-from loadtests.reading import node_of
+from loadtests.shared.ledger import Service
+from loadtests.shared.pods import EXTENDER, Json, pod
+from loadtests.shared.progress import say
+from loadtests.shared.reading import node_of
 
 NAMESPACE = "default"
 LABELS = {"app": "web", "tier": "front", "team": "seven"}

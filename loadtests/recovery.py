@@ -21,9 +21,9 @@ from typing import Any
 import httpx
 
 from lab.controlplane.clusters import RealCluster
-from loadtests.ledger import Service, differences, unfinished
-from loadtests.pods import Json, pod
-from loadtests.progress import say
+from loadtests.shared.ledger import Service, differences, unfinished
+from loadtests.shared.pods import Json, pod
+from loadtests.shared.progress import say
 
 NAMESPACE = "default"
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     # need.
     from extender.adapters.http.server.tls import ServedCertificates
     from extender.adapters.log_lines import LogLines
-    from extender.kube.credentials import Credentials
+    from extender.kube.client.credentials import Credentials
 
 _GANG_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800, 7200)
 _WRITE_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5, 30)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from extender.cli.common.terminal import echo
 from extender.cli.sweep import sweep
-from extender.cli.terminal import echo
 
 if TYPE_CHECKING:
     from extender.adapters.kubernetes.writers.traces import Traces
-    from extender.kube.requests import Requests
+    from extender.kube.client.requests import Requests
 
 HELP = """Remove what Escher has left in a cluster, after the service was uninstalled.
 
@@ -58,8 +58,8 @@ def cleanup(
     import asyncio
 
     from extender.adapters.kubernetes.writers import traces
-    from extender.kube.connection import Connection
-    from extender.kube.credentials import BadConfiguration, Credentials, default_loader
+    from extender.kube.client.connection import Connection
+    from extender.kube.client.credentials import BadConfiguration, Credentials, default_loader
     from extender.kube.errors import Refused, Unavailable
 
     async def run() -> Traces:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from extender.cli.api import Api, Json, connected, fail, out, print_json
-from extender.cli.terminal import add_row, quietly
+from extender.cli.common.api import Api, Json, connected, fail, out, print_json
+from extender.cli.common.terminal import add_row, quietly
 
 if TYPE_CHECKING:
     from extender.doctor.facts import Cluster, Facts, Part, Service
@@ -199,8 +199,8 @@ def _of_cluster(
 
     from extender.doctor.facts import Cluster
     from extender.doctor.from_cluster import PARTS, read_cluster
-    from extender.kube.connection import Connection
-    from extender.kube.credentials import BadConfiguration, Credentials, default_loader
+    from extender.kube.client.connection import Connection
+    from extender.kube.client.credentials import BadConfiguration, Credentials, default_loader
 
     async def read() -> tuple[Cluster, dict[Part, str]]:
         credentials = await Credentials.load(default_loader(where.kubeconfig, where.context))
@@ -323,7 +323,7 @@ def _release_gates(
 ) -> None:
     import asyncio
 
-    from extender.kube.credentials import BadConfiguration
+    from extender.kube.client.credentials import BadConfiguration
     from extender.kube.errors import Refused, Unavailable
 
     if yes and not force:
@@ -355,8 +355,8 @@ def _nobody_else_does_it(service: Api) -> None:
 async def _released(where: _Where, namespace: str | None, *, yes: bool) -> tuple[list[Gated], dict[str, str]]:
     """The pods at the gate and, if `yes`, why the gate of some could not be removed."""
     from extender.doctor.gates import gated_pods, release
-    from extender.kube.connection import Connection
-    from extender.kube.credentials import Credentials, default_loader
+    from extender.kube.client.connection import Connection
+    from extender.kube.client.credentials import Credentials, default_loader
 
     credentials = await Credentials.load(default_loader(where.kubeconfig, where.context))
     async with Connection(credentials) as connection:

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from extender.cli.api import Api, Json, Namespace, connected, out, print_json
-from extender.cli.dumped import State, asked
-from extender.cli.terminal import add_row
+from extender.cli.common.api import Api, Json, Namespace, connected, out, print_json
+from extender.cli.common.dumped import State, asked
+from extender.cli.common.terminal import add_row
 
 app = typer.Typer(help="Why something waits, with numbers, and what would help.", no_args_is_help=True)
 

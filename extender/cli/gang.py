@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from extender.cli.api import Api, Json, Namespace, connected, out, print_json
+from extender.cli.common.api import Api, Json, Namespace, connected, out, print_json
+from extender.cli.common.terminal import add_row
 from extender.cli.sweep import sweep
-from extender.cli.terminal import add_row
 
 app = typer.Typer(help="Gangs: pods that are placed all or none.", no_args_is_help=True)
 app.command("sweep", deprecated=True, help="The old name of `escher cleanup gangs`, until version 0.4.")(sweep)

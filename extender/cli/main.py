@@ -14,22 +14,9 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from extender import __version__
-from extender.cli import (
-    cleanup,
-    cluster,
-    compare,
-    demo,
-    doctor,
-    explain,
-    gang,
-    policy,
-    quota,
-    resource,
-    serve,
-    state,
-    what_if,
-)
-from extender.cli.terminal import echo
+from extender.cli import cleanup, doctor, explain, gang, policy, quota, resource, serve, state, what_if
+from extender.cli.common.terminal import echo
+from extender.cli.lab import cluster, compare, demo
 
 app = typer.Typer(
     name="escher",

@@ -14,9 +14,9 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.table import Table
 
-from extender.cli.api import Api, DryRun, Json, Namespace, connected, fail, out, print_json
-from extender.cli.documents import read_documents
-from extender.cli.terminal import add_row
+from extender.cli.common.api import Api, DryRun, Json, Namespace, connected, fail, out, print_json
+from extender.cli.common.documents import read_documents
+from extender.cli.common.terminal import add_row
 
 app = typer.Typer(help="Policies: where pods may run, where best, and in which order they wait.", no_args_is_help=True)
 

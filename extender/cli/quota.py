@@ -6,8 +6,8 @@ from typing import Any
 
 from rich.table import Table
 
-from extender.cli.api import Api, Json, Namespace, connected, out, print_json
-from extender.cli.terminal import add_row
+from extender.cli.common.api import Api, Json, Namespace, connected, out, print_json
+from extender.cli.common.terminal import add_row
 
 HELP = """Show what a namespace uses of its quota, and which nodes and names it may use.
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from extender.cli.api import Api, DryRun, Json, Namespace, connected, out, own_node, print_json
-from extender.cli.terminal import add_row
+from extender.cli.common.api import Api, DryRun, Json, Namespace, connected, out, own_node, print_json
+from extender.cli.common.terminal import add_row
 
 app = typer.Typer(
     help="Ephemeral resources: units that pods request, created on nodes at run time.",

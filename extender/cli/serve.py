@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from extender.cli.terminal import echo
+from extender.cli.common.terminal import echo
 
 if TYPE_CHECKING:
     from extender.adapters.log_lines import LogLines
@@ -124,7 +124,7 @@ def _run(settings: Settings, config: Path | None, load: Callable[[], Settings], 
 
     from extender.adapters.http.server.tls import CannotListen
     from extender.app.admin.leader_election import LeaseLost
-    from extender.kube.credentials import BadConfiguration
+    from extender.kube.client.credentials import BadConfiguration
     from extender.registry import BadPolicy
     from extender.serving import serve as run_service
     from extender.settings.settings import BadSettings

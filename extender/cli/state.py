@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from extender.cli import dumped
-from extender.cli.api import Api, Json, connected, fail, out, print_json
-from extender.cli.terminal import add_row
+from extender.cli.common import dumped
+from extender.cli.common.api import Api, Json, connected, fail, out, print_json
+from extender.cli.common.terminal import add_row
 
 HELP = """Show capacity and available amount of every resource on every node, and the holders of ephemeral ones.
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from extender.cli.api import Json, Namespace, out, print_json
-from extender.cli.terminal import echo, quietly
+from extender.cli.common.api import Json, Namespace, out, print_json
+from extender.cli.common.terminal import echo, quietly
 
 if TYPE_CHECKING:
     from extender.core.names import GangKey
@@ -27,7 +27,7 @@ def sweep(
     """
     import asyncio
 
-    from extender.kube.credentials import BadConfiguration
+    from extender.kube.client.credentials import BadConfiguration
     from extender.kube.errors import Refused, Unavailable
 
     try:
@@ -48,8 +48,8 @@ def sweep(
 
 async def _sweep(namespace: str, kubeconfig: Path | None, context: str | None) -> list[tuple[GangKey, str]]:
     from extender.adapters.kubernetes.appspace.extended_resource_gangs import ExtendedResourceGangs
-    from extender.kube.connection import Connection
-    from extender.kube.credentials import Credentials, from_kubeconfig
+    from extender.kube.client.connection import Connection
+    from extender.kube.client.credentials import Credentials, from_kubeconfig
 
     credentials = await Credentials.load(from_kubeconfig(kubeconfig, context))
     async with Connection(credentials) as connection, ExtendedResourceGangs(connection, namespace=namespace) as gangs:

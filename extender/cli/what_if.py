@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from extender.cli.api import Api, Json, Namespace, connected, fail, out, print_json
-from extender.cli.documents import read_documents
-from extender.cli.dumped import State, asked
-from extender.cli.terminal import add_row
+from extender.cli.common.api import Api, Json, Namespace, connected, fail, out, print_json
+from extender.cli.common.documents import read_documents
+from extender.cli.common.dumped import State, asked
+from extender.cli.common.terminal import add_row
 
 HELP = """Simulate new pods and gangs, and changes of nodes. Nothing changes in the cluster.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from extender.doctor import (
+from extender.doctor.findings import Check
+from extender.doctor.rules import (
     entry_checks,
     install_checks,
     node_checks,
@@ -11,7 +12,6 @@ from extender.doctor import (
     replica_checks,
     service_checks,
 )
-from extender.doctor.findings import Check
 
 CHECKS: tuple[Check, ...] = (
     *profile_checks.CHECKS,

@@ -17,8 +17,8 @@ from extender.core.names import DOMAIN
 from extender.doctor.facts import Cluster, Json, Part, metadata_of, spec_of
 from extender.doctor.lists import answered, listed
 from extender.doctor.permissions import IN_OWN_NAMESPACE, NEEDED, OPTIONAL_KINDS, Election, Permission
+from extender.kube.client.requests import Requests, address
 from extender.kube.errors import Away, Gone, Refused, Unavailable
-from extender.kube.requests import Requests, address
 from extender.settings.settings import OWN_NAMESPACE
 
 PARTS = (

@@ -12,10 +12,10 @@ from extender.app.contracts.ports import PodRef
 from extender.core.gang_ask import GANG_GATE, GANG_LABEL
 from extender.doctor.facts import metadata_of, scheduler_of, spec_of
 from extender.doctor.lists import listed
-from extender.doctor.pod_checks import at_our_gate
+from extender.doctor.rules.pod_checks import at_our_gate
+from extender.kube.client.requests import Requests
 from extender.kube.errors import Gone, Refused, Unavailable
 from extender.kube.names import PodUid
-from extender.kube.requests import Requests
 
 
 class Gated(NamedTuple):

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from extender.kube.client.requests import Requests, address
 from extender.kube.errors import Unavailable
-from extender.kube.requests import Requests, address
 
 _PAGE = 500
 

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import structlog
 
+from extender.kube.client.requests import JSON, METADATA_ONLY, STRATEGIC_MERGE_PATCH, Requests
 from extender.kube.errors import Refused
-from extender.kube.requests import JSON, METADATA_ONLY, STRATEGIC_MERGE_PATCH, Requests
 from kubesim.clock import Clock
 from kubesim.controllers.following import Following
 from kubesim.kinds import NAMESPACE, Json, Kind

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any
 
-from extender.kube.requests import MERGE_PATCH
+from extender.kube.client.requests import MERGE_PATCH
 from kubesim.controllers import pod_ends
 from kubesim.controllers.controller import Controller
 from kubesim.kinds import BUILT_IN, CUSTOM_RESOURCE_DEFINITION, NAMESPACE, NODE, POD, Json, Kind, custom

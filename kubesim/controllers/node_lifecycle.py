@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from extender.kube.requests import MERGE_PATCH
+from extender.kube.client.requests import MERGE_PATCH
 from kubesim.controllers.controller import Controller
 from kubesim.kinds import NODE, Json
 from kubesim.store import Change

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kubesim.scheduler.cache import NodeInfo
 from kubesim.scheduler.config import ExtenderConfig
 from kubesim.scheduler.extender_client import ExtenderClient, ExtenderFailed
-from kubesim.scheduler.seen import SeenPod
+from kubesim.scheduler.state.cache import NodeInfo
+from kubesim.scheduler.state.seen import SeenPod
 
 _HIGHEST = 10
 """The factor of an extender's scores: its 10 is worth a plugin's 100."""

@@ -10,12 +10,12 @@ import structlog
 
 from extender.kube.pod_requests import UnreadableObject
 from kubesim.kinds import NODE, Json
-from kubesim.scheduler.cache import Cache
 from kubesim.scheduler.config import SchedulerConfig
-from kubesim.scheduler.hints import News
-from kubesim.scheduler.news import ClusterEvent, of_node, of_pod
+from kubesim.scheduler.plugins.hints import News
 from kubesim.scheduler.queue import Queue
-from kubesim.scheduler.seen import PodKey, SeenNode, SeenPod
+from kubesim.scheduler.state.cache import Cache
+from kubesim.scheduler.state.news import ClusterEvent, of_node, of_pod
+from kubesim.scheduler.state.seen import PodKey, SeenNode, SeenPod
 from kubesim.store import Change
 
 _log = structlog.get_logger(__name__)

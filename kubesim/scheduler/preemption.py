@@ -18,13 +18,13 @@ from extender.kube.errors import Refused, Unavailable
 from extender.kube.names import PodUid
 from kubesim.clock import Clock
 from kubesim.kinds import Json
-from kubesim.scheduler.cache import Cache, NodeInfo
 from kubesim.scheduler.extender_client import ExtenderFailed
 from kubesim.scheduler.extenders import Extender, Victims
-from kubesim.scheduler.nominator import Nominator
-from kubesim.scheduler.pod_affinity import requirements, selects
-from kubesim.scheduler.seen import PodKey, SeenPod
-from kubesim.scheduler.verdicts import Diagnosis, No
+from kubesim.scheduler.state.cache import Cache, NodeInfo
+from kubesim.scheduler.state.nominator import Nominator
+from kubesim.scheduler.state.pod_affinity import requirements, selects
+from kubesim.scheduler.state.seen import PodKey, SeenPod
+from kubesim.scheduler.state.verdicts import Diagnosis, No
 from kubesim.scheduler.writer import DISRUPTED, Writer, gone
 
 _log = structlog.get_logger(__name__)

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable
 
 from extender.kube.names import PodUid
 from kubesim.clock import Clock
-from kubesim.scheduler.hints import DEFAULT_PREEMPTION, SCHEDULING_GATES, News, hears_of, worth_a_try
-from kubesim.scheduler.lines import Line, QueuedPod
-from kubesim.scheduler.news import ClusterEvent, of_pod
-from kubesim.scheduler.nominator import Nominator
-from kubesim.scheduler.seen import PodKey, SeenPod
+from kubesim.scheduler.plugins.hints import DEFAULT_PREEMPTION, SCHEDULING_GATES, News, hears_of, worth_a_try
+from kubesim.scheduler.state.lines import Line, QueuedPod
+from kubesim.scheduler.state.news import ClusterEvent, of_pod
+from kubesim.scheduler.state.nominator import Nominator
+from kubesim.scheduler.state.seen import PodKey, SeenPod
 
 LONGEST_WAIT = 300.0
 """Seconds after which a pod is retried without any event."""

@@ -13,25 +13,25 @@ from typing import Any
 
 import structlog
 
+from extender.kube.client.requests import Requests
 from extender.kube.errors import Refused, Unavailable
-from extender.kube.requests import Requests
 from kubesim.clock import Clock
 from kubesim.controllers.following import LATE_BY, Following
 from kubesim.kinds import DISRUPTION_BUDGET, NODE, POD
-from kubesim.scheduler.cache import Cache
 from kubesim.scheduler.config import SchedulerConfig
 from kubesim.scheduler.extender_client import ExtenderClient, ExtenderFailed, HttpExtender
 from kubesim.scheduler.extenders import Extender
-from kubesim.scheduler.hints import News
 from kubesim.scheduler.informer import Informer
-from kubesim.scheduler.lines import QueuedPod
-from kubesim.scheduler.news import ClusterEvent
-from kubesim.scheduler.nominator import Nominator
+from kubesim.scheduler.plugins.hints import News
 from kubesim.scheduler.preemption import Outcome, Preemption
 from kubesim.scheduler.queue import Queue
-from kubesim.scheduler.seen import SeenPod
 from kubesim.scheduler.selection import Selection
-from kubesim.scheduler.verdicts import CannotSchedule, NoNodes
+from kubesim.scheduler.state.cache import Cache
+from kubesim.scheduler.state.lines import QueuedPod
+from kubesim.scheduler.state.news import ClusterEvent
+from kubesim.scheduler.state.nominator import Nominator
+from kubesim.scheduler.state.seen import SeenPod
+from kubesim.scheduler.state.verdicts import CannotSchedule, NoNodes
 from kubesim.scheduler.writer import SCHEDULED, Writer
 from kubesim.store import Store
 

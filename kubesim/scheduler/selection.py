@@ -9,19 +9,19 @@ import asyncio
 import random
 from collections.abc import Sequence
 
-from kubesim.scheduler import filters
-from kubesim.scheduler.cache import Cache, NodeInfo
 from kubesim.scheduler.config import Profile
 from kubesim.scheduler.extender_client import ExtenderFailed
 from kubesim.scheduler.extenders import Extender
-from kubesim.scheduler.filters import Filters
-from kubesim.scheduler.hints import EXTENDER
-from kubesim.scheduler.nominator import Nominator
-from kubesim.scheduler.preferences import preferences
-from kubesim.scheduler.scoring import score, shape
-from kubesim.scheduler.seen import SeenPod
-from kubesim.scheduler.topology_spread import spread_scores
-from kubesim.scheduler.verdicts import CannotSchedule, Diagnosis, No, NoNodes
+from kubesim.scheduler.plugins import filters
+from kubesim.scheduler.plugins.filters import Filters
+from kubesim.scheduler.plugins.hints import EXTENDER
+from kubesim.scheduler.plugins.preferences import preferences
+from kubesim.scheduler.plugins.scoring import score, shape
+from kubesim.scheduler.plugins.topology_spread import spread_scores
+from kubesim.scheduler.state.cache import Cache, NodeInfo
+from kubesim.scheduler.state.nominator import Nominator
+from kubesim.scheduler.state.seen import SeenPod
+from kubesim.scheduler.state.verdicts import CannotSchedule, Diagnosis, No, NoNodes
 
 _LEAST_NODES = 100
 _LEAST_PERCENT = 5

@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
+from extender.kube.client.requests import STRATEGIC_MERGE_PATCH, Requests
 from extender.kube.errors import Gone, Occupied, Refused, Unavailable
-from extender.kube.requests import STRATEGIC_MERGE_PATCH, Requests
 from kubesim.clock import Clock
 from kubesim.kinds import EVENTS, POD, Json
-from kubesim.scheduler.seen import SeenPod
-from kubesim.scheduler.verdicts import shortened
+from kubesim.scheduler.state.seen import SeenPod
+from kubesim.scheduler.state.verdicts import shortened
 
 SCHEDULED = "PodScheduled"
 DISRUPTED = "DisruptionTarget"

@@ -27,7 +27,6 @@ from extender.shipped.errors import ClusterError, WrongUse
 from extender.shipped.progress import Progress
 from lab.compare import lines, policy_check, replay
 from lab.compare.external_schedulers import BROUGHT, digest
-from lab.compare.outside import Blind
 from lab.compare.plan import Needs, Plan, Trial
 from lab.compare.running import Outcome, run
 from lab.compare.runs import (
@@ -44,9 +43,10 @@ from lab.compare.runs import (
     TrialRow,
     Unreadable,
 )
+from lab.compare.trials.outside import Blind
 from lab.compare.vocabulary import NATIVE, TRACE
-from lab.controlplane import binaries
 from lab.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
+from lab.controlplane.processes import binaries
 from lab.controlplane.witness import Late
 
 _PLAIN = (

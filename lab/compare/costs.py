@@ -13,11 +13,11 @@ from dataclasses import dataclass, fields
 
 import httpx
 
+from extender.kube.client.requests import Requests
 from extender.kube.errors import Unavailable
-from extender.kube.requests import Requests
 from lab.compare.service import Service
 from lab.controlplane.clusters import LocalCluster
-from lab.controlplane.components import EXTENDER_SCHEDULER, brought_name
+from lab.controlplane.processes.components import EXTENDER_SCHEDULER, brought_name
 
 _MUTATING = {"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}
 _NOT_COUNTED = {"leases", "events"}

@@ -18,10 +18,10 @@ from extender.kube.names import CPU
 from extender.kube.quantities import count as amount
 from extender.shipped.errors import WrongUse
 from lab.compare import external_schedulers, replay
-from lab.compare.approaches import MADE, REAL_ONLY, SETTINGS, USUAL
 from lab.compare.runs import DEFAULT_SAMPLING, NO_SAMPLING, REAL
+from lab.compare.trials.approaches import MADE, REAL_ONLY, SETTINGS, USUAL
+from lab.compare.trials.workloads import GANGS_OF_A_BURST, WORKLOADS, Shape, Work
 from lab.compare.vocabulary import BURST, CONTENTION, SINGLE, TRACE, base_of
-from lab.compare.workloads import GANGS_OF_A_BURST, WORKLOADS, Shape, Work
 from lab.controlplane.nodes import NodeShape
 
 MOST_NODES, LARGEST, MOST_GANGS = 5000, 2000, 10_000

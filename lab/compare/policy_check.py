@@ -11,8 +11,8 @@ from dataclasses import replace
 from math import inf
 
 from lab.compare.runs import MEMBER, PodRow
+from lab.compare.trials.workloads import PODS_OF_A_NODE, WEIGHTS, Ask, Shape
 from lab.compare.vocabulary import BALANCING, CO_LOCATION, FAIR_SHARE
-from lab.compare.workloads import PODS_OF_A_NODE, WEIGHTS, Ask, Shape
 
 MOST_SKEW = 1
 """The most pods by which evenly used nodes may differ."""

@@ -24,7 +24,7 @@ from random import Random
 
 from extender.kube.names import CPU, MEMORY
 from extender.shipped.errors import WrongUse
-from lab.compare.workloads import QUIET, Ask, Requests, Standing, Work
+from lab.compare.trials.workloads import QUIET, Ask, Requests, Standing, Work
 from lab.controlplane.nodes import GPU
 from lab.controlplane.trace import TraceNode, TracePod, read_nodes, read_pods
 

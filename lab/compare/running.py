@@ -15,24 +15,24 @@ from functools import partial
 from itertools import groupby
 from random import Random
 
-from extender.kube.connection import Connection
-from extender.kube.credentials import Credentials, from_kubeconfig
-from extender.kube.requests import Requests
-from lab.compare import approaches, policies
-from lab.compare.approaches import SETTINGS, Ways
-from lab.compare.claims import claimable
+from extender.kube.client.connection import Connection
+from extender.kube.client.credentials import Credentials, from_kubeconfig
+from extender.kube.client.requests import Requests
 from lab.compare.costs import Costs, Purse
-from lab.compare.disruptions import Losses
-from lab.compare.outside import Pod, Watched, watching
 from lab.compare.plan import Plan, SetUp, Trial
-from lab.compare.pods import AT_ONCE, a_few_at_a_time
-from lab.compare.pool import pool_for
 from lab.compare.reserved import Reserved, reserving
-from lab.compare.room import Taking, leave, rooms, standing
 from lab.compare.service import Service, service_of
+from lab.compare.trials import approaches, policies
+from lab.compare.trials.approaches import SETTINGS, Ways
+from lab.compare.trials.claims import claimable
+from lab.compare.trials.disruptions import Losses
+from lab.compare.trials.outside import Pod, Watched, watching
+from lab.compare.trials.pods import AT_ONCE, a_few_at_a_time
+from lab.compare.trials.pool import pool_for
+from lab.compare.trials.room import Taking, leave, rooms, standing
+from lab.compare.trials.waiting import gangs_waiting
+from lab.compare.trials.workloads import Ask, Standing, Work
 from lab.compare.vocabulary import BURST, CLAIMS, POLICIES, SINGLE
-from lab.compare.waiting import gangs_waiting
-from lab.compare.workloads import Ask, Standing, Work
 from lab.controlplane.clusters import LocalCluster
 from lab.controlplane.witness import Late
 

@@ -22,13 +22,14 @@ from typing import Any, Literal, Self
 from extender.shipped import loopback, places, versions
 from extender.shipped.errors import ClusterError, PortTaken, WrongUse
 from extender.shipped.progress import Progress
-from lab.controlplane import audit, binaries, credentials, folders, nodes, schedulers, state, trace
+from lab.controlplane import nodes, schedulers, trace
 from lab.controlplane.api import Access, Api
-from lab.controlplane.components import ClusterSpec, etcd_data
 from lab.controlplane.nodes import NodeShape
-from lab.controlplane.protocol import Command, Event
-from lab.controlplane.state import ClusterState
-from lab.controlplane.supervision import Supervision
+from lab.controlplane.processes import audit, binaries, credentials, folders, state
+from lab.controlplane.processes.components import ClusterSpec, etcd_data
+from lab.controlplane.processes.protocol import Command, Event
+from lab.controlplane.processes.state import ClusterState
+from lab.controlplane.processes.supervision import Supervision
 
 _ATTEMPTS = 3
 _count = itertools.count(1)

@@ -51,10 +51,7 @@ def plain(count: int, shape: NodeShape, *, start: int = 0) -> list[dict[str, Any
         node(
             f"node-{number}",
             offered,
-            labels={
-                "topology.kubernetes.io/zone": f"zone-{number // 100}",
-                "escher.dev/rack": f"rack-{number // 20}",
-            },
+            labels={"topology.kubernetes.io/zone": f"zone-{number // 100}", "escher.dev/rack": f"rack-{number // 20}"},
         )
         for number in range(start, start + count)
     ]

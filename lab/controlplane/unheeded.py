@@ -13,9 +13,9 @@ import httpx
 import yaml
 
 from extender.shipped import places
-from lab.controlplane import state
 from lab.controlplane.api import Access, Api, ApiError, Json
-from lab.controlplane.state import ClusterState
+from lab.controlplane.processes import state
+from lab.controlplane.processes.state import ClusterState
 
 _REASON = "NotHeeded"
 _WITHIN = 2.0

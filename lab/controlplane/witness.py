@@ -203,7 +203,7 @@ class Watching:
 
 
 class Requests(Protocol):
-    """The API server, as `extender.kube.connection.Connection`. Errors may have a `status`."""
+    """The API server, as `extender.kube.client.connection.Connection`. Errors may have a `status`."""
 
     async def request(self, method: str, path: str) -> bytes: ...
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from extender.kube.requests import Requests
-from lab.compare.approaches import Way
-from lab.compare.outside import PODS
-from lab.compare.pods import delete
-from lab.compare.workloads import Ask
+from extender.kube.client.requests import Requests
+from lab.compare.trials.approaches import Way
+from lab.compare.trials.outside import PODS
+from lab.compare.trials.pods import delete
+from lab.compare.trials.workloads import Ask
 from lab.demo.jobs import Job
 from lab.demo.outside import Outside
 

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from extender.core.names import DOMAIN
 from extender.esl.gangs.departed import GHOST_LABEL
+from extender.kube.client.requests import Requests, address
 from extender.kube.names import CPU
 from extender.kube.quantities import count
-from extender.kube.requests import Requests, address
 from lab.compare.costs import told, writes
-from lab.compare.outside import LABEL, PODS, is_turned_away
+from lab.compare.trials.outside import LABEL, PODS, is_turned_away
 from lab.controlplane.witness import Changing, Collection, Json, Sighting, following, name_of
 from lab.demo.jobs import PARTLY_AFTER, Job
 from lab.demo.picture import OTHERS, Held, Place

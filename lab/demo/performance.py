@@ -11,11 +11,11 @@ from typing import Any
 import httpx
 
 from extender.esl import Times
-from extender.kube.connection import Connection
-from extender.kube.credentials import Credentials, from_kubeconfig
-from lab.compare.approaches import ways
-from lab.compare.outside import NAMESPACE
-from lab.compare.pods import AT_ONCE
+from extender.kube.client.connection import Connection
+from extender.kube.client.credentials import Credentials, from_kubeconfig
+from lab.compare.trials.approaches import ways
+from lab.compare.trials.outside import NAMESPACE
+from lab.compare.trials.pods import AT_ONCE
 from lab.compare.vocabulary import BASE, EXTENDER, LIBSPACE
 from lab.demo import measuring, policy_scenes, scenes
 from lab.demo.approaches import Shown

@@ -11,9 +11,9 @@ from typing import Any
 
 from extender.core.names import DOMAIN
 from extender.core.policies.policy_matching import POLICY
-from lab.compare.approaches import member
-from lab.compare.outside import NAMESPACE
-from lab.compare.pods import Manifest, create
+from lab.compare.trials.approaches import member
+from lab.compare.trials.outside import NAMESPACE
+from lab.compare.trials.pods import Manifest, create
 from lab.compare.vocabulary import EXTENDER, THROUGH
 from lab.demo.approaches import Shown, ask, members, remove
 from lab.demo.jobs import Job

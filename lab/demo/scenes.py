@@ -13,13 +13,13 @@ from typing import Any
 
 from extender.core.names import DOMAIN
 from extender.esl import Approach
-from extender.kube.connection import Connection
+from extender.kube.client.connection import Connection
 from extender.kube.errors import Refused, Unavailable
-from lab.compare.approaches import member
-from lab.compare.outside import NAMESPACE
-from lab.compare.pods import Manifest, create, manifest
+from lab.compare.trials.approaches import member
+from lab.compare.trials.outside import NAMESPACE
+from lab.compare.trials.pods import Manifest, create, manifest
+from lab.compare.trials.workloads import Ask
 from lab.compare.vocabulary import BASE
-from lab.compare.workloads import Ask
 from lab.controlplane.witness import Late
 from lab.demo.approaches import Shown, ask, members, remove
 from lab.demo.board import Board

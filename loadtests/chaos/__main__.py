@@ -30,7 +30,7 @@ import msgspec
 from loadtests.chaos.rest import CHECKS
 from loadtests.chaos.run import Result, run, strikes_for
 from loadtests.chaos.strikes import TARGETS
-from loadtests.progress import say
+from loadtests.shared.progress import say
 
 _SHOWN = 8
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from lab.controlplane.api import Api, ApiError
-from loadtests.reading import quorum_of
+from loadtests.shared.reading import quorum_of
 
 UNIT = "chaos.test/unit"
 """The label with the name of the unit that a pod was created in."""

@@ -17,8 +17,8 @@ from typing import Any
 from lab.controlplane.api import Api, ApiError
 from loadtests.chaos.crowd import UNIT, Crowd, Seen
 from loadtests.chaos.patience import insist
-from loadtests.pods import EXTENDER, LEDGER, pod
-from loadtests.reading import OURS
+from loadtests.shared.pods import EXTENDER, LEDGER, pod
+from loadtests.shared.reading import OURS
 
 NAMESPACE = "default"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"

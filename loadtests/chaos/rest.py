@@ -18,9 +18,9 @@ from lab.controlplane.clusters import RealCluster
 from loadtests.chaos.crowd import UNIT
 from loadtests.chaos.load import NAMESPACE, PODS, Workload
 from loadtests.chaos.offers import Offered
-from loadtests.ledger import Service, differences, saved, unfinished
-from loadtests.reading import GANG, OURS, quantity
-from loadtests.room import partly_bound, saved_in_vain, waiting_though_there_is_room
+from loadtests.shared.ledger import Service, differences, saved, unfinished
+from loadtests.shared.reading import GANG, OURS, quantity
+from loadtests.shared.room import partly_bound, saved_in_vain, waiting_though_there_is_room
 
 Json = dict[str, Any]
 Findings = dict[str, list[str]]

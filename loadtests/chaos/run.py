@@ -19,8 +19,8 @@ from loadtests.chaos.offers import Offers
 from loadtests.chaos.rest import CHECKS, Findings, Rest, settled
 from loadtests.chaos.strikes import Strike, Striker, Struck, Target, drawn
 from loadtests.harm.control_plane import following
-from loadtests.ledger import Service
-from loadtests.observer import Observer
+from loadtests.shared.ledger import Service
+from loadtests.shared.observer import Observer
 
 WARM_UP = 3.0
 STUCK_AFTER = 90.0

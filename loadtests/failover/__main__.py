@@ -28,7 +28,7 @@ from typing import Any
 from loadtests.chaos.__main__ import details, table
 from loadtests.chaos.run import Result, run, strikes_for
 from loadtests.failover.replicated import LOST, ReplicatedCluster, holding_for, spread
-from loadtests.progress import say
+from loadtests.shared.progress import say
 
 _REST = 5.0
 """Seconds between two strikes, in addition to what is drawn."""

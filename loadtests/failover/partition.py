@@ -20,10 +20,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from lab.controlplane import credentials
 from lab.controlplane.api import Access
-from lab.controlplane.components import SERVICE, Component
-from lab.controlplane.credentials import SERVICE as SERVICE_USER
+from lab.controlplane.processes import credentials
+from lab.controlplane.processes.components import SERVICE, Component
+from lab.controlplane.processes.credentials import SERVICE as SERVICE_USER
 from loadtests.failover.replicated import ReplicatedCluster
 from loadtests.faults.draw import NONE, Fault
 from loadtests.faults.proxy import Proxy

@@ -22,14 +22,14 @@ from typing import Any, Self
 import httpx
 
 from extender.shipped.progress import Progress
-from lab.controlplane import ports
 from lab.controlplane.api import ApiError
-from lab.controlplane.children import Children
 from lab.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster, Wishes
-from lab.controlplane.components import SERVICE, Component, import_path
-from lab.controlplane.credentials import SERVICE as SERVICE_USER
+from lab.controlplane.processes import ports
+from lab.controlplane.processes.children import Children
+from lab.controlplane.processes.components import SERVICE, Component, import_path
+from lab.controlplane.processes.credentials import SERVICE as SERVICE_USER
 from loadtests.failover.forwarder import Forwarder
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 
 NAMESPACE = "kube-system"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/escher"

@@ -41,8 +41,8 @@ from loadtests.fault_simulation.mutation import table as table_of_mutants
 from loadtests.fault_simulation.plan import MEANING, BadPlan, Plan, in_words, read, work_in_words, written
 from loadtests.fault_simulation.run import Result, run
 from loadtests.fault_simulation.shrinking import shrunk
-from loadtests.progress import say
-from loadtests.side_by_side import lives
+from loadtests.shared.progress import say
+from loadtests.shared.side_by_side import lives
 
 _INTERRUPTED = 130
 """The exit code after SIGINT."""

@@ -36,8 +36,8 @@ from extender.core.gangs.state.partial_gangs import Proof, Trial
 from extender.core.ledger.ledger import HoldingKind, Ledger
 from extender.core.ledger.node_rows import NodeRows
 from extender.filters.escher_policies.anti_affinity import PolicyAntiAffinity
+from extender.kube.client.fenced import Fenced
 from extender.kube.errors import Occupied, Refused, Unavailable
-from extender.kube.fenced import Fenced
 
 Make = Callable[[Any], Any]
 """Makes the wrong function from the right one."""

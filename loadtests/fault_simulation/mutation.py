@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from loadtests.fault_simulation.drawing import plan_of
 from loadtests.fault_simulation.mutants import MUTANTS
 from loadtests.fault_simulation.run import run
-from loadtests.side_by_side import lives
+from loadtests.shared.side_by_side import lives
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ from loadtests.life.people import GROUP_DEFINITION
 from loadtests.life.policies import POLICY, TYPES
 from loadtests.life.seeing import label
 from loadtests.life.works import POD_GROUP, POLICY_NAMES
-from loadtests.pods import OURS, daemon_set, disruption_budget, pod
-from loadtests.reading import POD_GROUP as OF_GROUP
+from loadtests.shared.pods import OURS, daemon_set, disruption_budget, pod
+from loadtests.shared.reading import POD_GROUP as OF_GROUP
 
 TENANT = "noisy"
 """Its namespace, and its user name at the API server."""

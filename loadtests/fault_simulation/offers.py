@@ -12,7 +12,7 @@ from kubesim.kinds import NODE, Kind
 from kubesim.store import Change, Store
 from loadtests.life.seeing import name
 from loadtests.month.agreement import key_of, units_of
-from loadtests.reading import Amounts, Json, amounts
+from loadtests.shared.reading import Amounts, Json, amounts
 
 _REMEMBERED = 40.0
 """Seconds until a Binding is answered or given up: repeats for 30 s, and a delay of up to 8 s."""

@@ -19,13 +19,13 @@ from loadtests.chaos.rest import resources_amiss
 from loadtests.fault_simulation.plan import Work
 from loadtests.fault_simulation.transactions import NAMESPACE
 from loadtests.fault_simulation.working import GROUP
-from loadtests.ledger import SAVING, Samples, differences, samples_of, saved, unfinished
 from loadtests.life.seeing import label, name
 from loadtests.month.agreement import units_of
 from loadtests.picture import differing, known, said
-from loadtests.pods import OURS
-from loadtests.reading import gang_of, is_leaving, is_over, node_of, scheduler_of
-from loadtests.room import (
+from loadtests.shared.ledger import SAVING, Samples, differences, samples_of, saved, unfinished
+from loadtests.shared.pods import OURS
+from loadtests.shared.reading import gang_of, is_leaving, is_over, node_of, scheduler_of
+from loadtests.shared.room import (
     NOTHING_SAVED,
     RoomWatch,
     Saved,
@@ -42,7 +42,7 @@ INTENT = Kind("escher.dev", "v1alpha1", "TransactionIntent", "transactionintents
 
 
 class Answers:
-    """What a life of the service answers, in the form in which `loadtests.ledger` asks for it."""
+    """What a life of the service answers, in the form in which `loadtests.shared.ledger` asks for it."""
 
     def __init__(self, state: dict[str, Json], metrics: CollectorRegistry) -> None:
         self._state = state
@@ -63,7 +63,7 @@ class Answers:
 
 
 class Objects:
-    """The API server's objects, in the form in which `loadtests.ledger` asks for them."""
+    """The API server's objects, in the form in which `loadtests.shared.ledger` asks for them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -13,7 +13,7 @@ from kubesim.kinds import POD
 from loadtests.fault_simulation.plan import MENDED_WITHIN, Fault
 from loadtests.fault_simulation.stage import Stage
 from loadtests.life.seeing import uid
-from loadtests.reading import gang_of, node_of
+from loadtests.shared.reading import gang_of, node_of
 
 _BUMPED_BY = 1_000_000_000
 _BACK_AFTER = 1.5

@@ -32,8 +32,8 @@ from loadtests.life.loops import Loops, Spinning
 from loadtests.life.policies import POLICY
 from loadtests.life.seeing import name
 from loadtests.month.agreement import ephemeral_resources
-from loadtests.reading import node_of
-from loadtests.turns import LONG_TURN, Turns
+from loadtests.shared.reading import node_of
+from loadtests.shared.turns import LONG_TURN, Turns
 
 HARM, CRASH, LOOP, RESTART, UNANSWERED = "harm", "crash", "loop", "restart", "unanswered"
 TRANSACTION = "transaction"

@@ -22,7 +22,7 @@ from loadtests.fault_simulation.calls import Calls
 from loadtests.fault_simulation.drawing import CPU_OF_NODE
 from loadtests.fault_simulation.plan import Plan
 from loadtests.fault_simulation.rounds import IN_SERVICE
-from loadtests.replicas import Replicas
+from loadtests.shared.replicas import Replicas
 
 ANY_SERVICE = rf"{SERVICE}(-\d+-\d+)?"
 """A pattern: the user names of the service and its replicas at the API server."""

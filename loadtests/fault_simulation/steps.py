@@ -22,9 +22,9 @@ from loadtests.fault_simulation.transactions import NAMESPACE
 from loadtests.fault_simulation.working import GROUP
 from loadtests.life.policies import POLICY
 from loadtests.life.seeing import annotation, label, name, uid
-from loadtests.reading import ATTEMPT, attempt_of, is_over, node_of, quorum_of, requests_of
-from loadtests.replicas import NAMESPACE as LEASES
-from loadtests.replicas import SETTINGS
+from loadtests.shared.reading import ATTEMPT, attempt_of, is_over, node_of, quorum_of, requests_of
+from loadtests.shared.replicas import NAMESPACE as LEASES
+from loadtests.shared.replicas import SETTINGS
 
 VIOLATION, CAPACITY, QUORUM, KEPT_OFF, FENCE = "violation", "capacity", "quorum", "policy", "fence"
 _DECIDES_WITHIN = 10.0

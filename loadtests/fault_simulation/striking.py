@@ -20,7 +20,7 @@ from loadtests.fault_simulation.plan import TARGETS, Fault, FaultKind
 from loadtests.fault_simulation.stage import ANY_SERVICE, Stage
 from loadtests.fault_simulation.transactions import NAMESPACE
 from loadtests.life.hands import Hands
-from loadtests.replicas import NAMESPACE as LEASES
+from loadtests.shared.replicas import NAMESPACE as LEASES
 
 _NOBODY = Away("connection reset by peer")
 _TIME_OUT = Away("context deadline exceeded")

@@ -19,8 +19,8 @@ from loadtests.life.policies import POLICY
 from loadtests.life.seeing import cpu_of, free_cpu
 from loadtests.life.works import PRIORITIES
 from loadtests.month.agreement import ephemeral_resources
-from loadtests.pods import EXTENDER, LEDGER, pod
-from loadtests.reading import OURS
+from loadtests.shared.pods import EXTENDER, LEDGER, pod
+from loadtests.shared.reading import OURS
 
 GROUP = "fault-simulation/group"
 """The label of pods that keep off each other."""

@@ -31,7 +31,7 @@ import msgspec
 from loadtests.chaos.rest import CHECKS
 from loadtests.faults.draw import IN_WORDS, KINDS, USUAL, BadRates, Kind, checked
 from loadtests.faults.run import Result, runs
-from loadtests.progress import say
+from loadtests.shared.progress import say
 
 _SHOWN = 8
 _INTERRUPTED = 130

@@ -21,10 +21,10 @@ from pathlib import Path
 import httpx
 
 from extender.shipped.errors import ClusterError
-from lab.controlplane import credentials
 from lab.controlplane.api import Access, ApiError
 from lab.controlplane.clusters import RealCluster
 from lab.controlplane.nodes import NodeShape
+from lab.controlplane.processes import credentials
 from loadtests.chaos import rest as at_rest
 from loadtests.chaos.crowd import Crowd
 from loadtests.chaos.load import CPU_OF_NODE, PODS, Workload
@@ -34,8 +34,8 @@ from loadtests.faults.draw import Faults, Kind, rates_of_run
 from loadtests.faults.proxy import Proxy
 from loadtests.faults.work import Worker, work_of
 from loadtests.harm.control_plane import following
-from loadtests.ledger import Service
-from loadtests.observer import Observer
+from loadtests.shared.ledger import Service
+from loadtests.shared.observer import Observer
 
 STUCK_AFTER = 90.0
 """Seconds without change after which what is left counts as permanent: more than a full round."""

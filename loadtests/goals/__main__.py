@@ -31,7 +31,7 @@ from loadtests.goals.history import Broken, History, Line, Where
 from loadtests.goals.measured import Measured
 from loadtests.goals.rows import BY_NAME, COMPARE, CORE, HTTP, RESOURCES, SCALE
 from loadtests.goals.table import table
-from loadtests.progress import say
+from loadtests.shared.progress import say
 
 HISTORY = Path("results/bench-history.csv")
 

@@ -23,10 +23,10 @@ from pathlib import Path
 
 import httpx
 
-from lab.compare.figures import Sample, estimate
+from lab.compare.reporting.figures import Sample, estimate
 from loadtests.goals.crowded import Crowded
 from loadtests.goals.measured import Measured
-from loadtests.progress import say
+from loadtests.shared.progress import say
 
 READY = "time from start to ready"
 RESIDENT, PROPORTIONAL = "resident memory of the service", "proportional memory of the service"

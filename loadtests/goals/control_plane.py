@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import inf
 
-from lab.compare.figures import Estimate
-from lab.compare.measured import Measured as Sampled
-from lab.compare.measured import Setting, measured, ratio_of
+from lab.compare.reporting.figures import Estimate
+from lab.compare.reporting.measured import Measured as Sampled
+from lab.compare.reporting.measured import Setting, measured, ratio_of
+from lab.compare.reporting.timeline import GangTimes, TrialTimes
 from lab.compare.runs import DEFAULT_SAMPLING, REAL, Recorded
-from lab.compare.timeline import GangTimes, TrialTimes
 from lab.compare.vocabulary import BASE, EXTENDER, NATIVE, SINGLE, THROUGH
 from lab.compare.vocabulary import BURST as MANY_GANGS
 from loadtests.goals.history import Where

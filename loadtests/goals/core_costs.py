@@ -32,7 +32,7 @@ from extender.core.gangs.state.gang import OpenBarrier
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
-from lab.compare.figures import Estimate, Sample, estimate, ratio
+from lab.compare.reporting.figures import Estimate, Sample, estimate, ratio
 from loadtests.goals import objects
 from loadtests.goals.in_process import (
     NOW,
@@ -44,7 +44,7 @@ from loadtests.goals.in_process import (
     spent_on,
 )
 from loadtests.goals.measured import Measured
-from loadtests.progress import say
+from loadtests.shared.progress import say
 
 PLAN, NO_PLAN = "gang planned", "gang does not fit"
 PLAN_CALL, NO_PLAN_CALL = "first call of a gang planned", "first call of a gang that does not fit"

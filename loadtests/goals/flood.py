@@ -27,7 +27,7 @@ from extender.adapters.http.verbs.verbs import VerbCalls
 from extender.adapters.kubernetes.codecs import kinds
 from extender.adapters.kubernetes.reflectors.reflector import Reflector
 from extender.core.cluster import Pod
-from extender.kube.requests import JSON, TIMEOUT
+from extender.kube.client.requests import JSON, TIMEOUT
 from loadtests.goals import core_costs, in_process, objects
 
 EVENTS, NODES, NAMES = 10_000, 5_000, 500

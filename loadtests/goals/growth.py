@@ -27,7 +27,7 @@ from extender.adapters.kubernetes.codecs import kinds
 from extender.core.cluster import Pod
 from loadtests.goals import core_costs, in_process, objects
 from loadtests.goals.at_scale import resident_and_proportional
-from loadtests.progress import say
+from loadtests.shared.progress import say
 
 NODES, PODS = 15_000, 500_000
 _PAGE = 500

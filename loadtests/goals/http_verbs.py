@@ -29,7 +29,7 @@ from extender.core.names import ephemeral_name
 from extender.shipped.errors import ClusterError
 from extender.shipped.progress import Progress
 from lab.compare.costs import cpu_seconds
-from lab.compare.figures import estimate, mean, ratio
+from lab.compare.reporting.figures import estimate, mean, ratio
 from lab.controlplane.clusters import EmbeddedCluster
 from lab.controlplane.nodes import NodeShape
 from loadtests import reference
@@ -39,11 +39,11 @@ from loadtests.goals.connection import Answer, Connection, request
 from loadtests.goals.cores import Pinned
 from loadtests.goals.interleaved import Interleaved, Taken
 from loadtests.goals.measured import Measured, of_estimate
-from loadtests.ledger import Service
 from loadtests.load.run import until_known
 from loadtests.load.samples import usage
-from loadtests.progress import say
 from loadtests.recorded.calls import Call, Ready, load, select
+from loadtests.shared.ledger import Service
+from loadtests.shared.progress import say
 
 Json = dict[str, Any]
 T = TypeVar("T")

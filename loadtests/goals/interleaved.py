@@ -13,7 +13,7 @@ from statistics import median
 from time import perf_counter
 from typing import Generic, NamedTuple, TypeVar
 
-from lab.compare.figures import Estimate, Sample, ratio
+from lab.compare.reporting.figures import Estimate, Sample, ratio
 
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from math import isnan
 
-from lab.compare.figures import ROUNDS, Estimate
+from lab.compare.reporting.figures import ROUNDS, Estimate
 from loadtests.goals.rows import Row
 
 

@@ -36,8 +36,8 @@ import msgspec
 from loadtests.goals import objects
 from loadtests.goals.at_scale import SETTLES, serving, wait_until_ready
 from loadtests.goals.crowded import Crowded
-from loadtests.progress import say
 from loadtests.recorded.calls import load, select
+from loadtests.shared.progress import say
 
 NODES, PODS, MORE, SECONDS, CALLERS = 5000, 50_000, 64, 30.0, 8
 VERB = "filter"

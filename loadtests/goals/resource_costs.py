@@ -32,12 +32,12 @@ import uvloop
 
 from escher_k8s import EscherError
 from extender.core.names import DOMAIN, ephemeral_name
+from extender.kube.client.requests import address
 from extender.kube.errors import Refused, Unavailable
-from extender.kube.requests import address
 from lab.compare.costs import cpu_seconds
-from lab.compare.figures import Sample, ratio
-from lab.compare.pods import a_few_at_a_time
-from lab.compare.polling import until
+from lab.compare.reporting.figures import Sample, ratio
+from lab.compare.trials.pods import a_few_at_a_time
+from lab.compare.trials.polling import until
 from lab.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
 from lab.controlplane.witness import Late
 from loadtests.goals.measured import Measured, of_estimate
@@ -45,8 +45,8 @@ from loadtests.goals.rows import ASKING_FOR_MANY, LOCALITY, MANY_RESOURCES
 from loadtests.native_policies.bench import connected
 from loadtests.native_policies.site import NAMESPACE, PODS, Outside, RealSite
 from loadtests.native_policies.work import BATCH, POD, node_term
-from loadtests.pods import EXTENDER, PURE, Json, pod
-from loadtests.progress import say
+from loadtests.shared.pods import EXTENDER, PURE, Json, pod
+from loadtests.shared.progress import say
 
 ELSEWHERE = f"{MANY_RESOURCES}, without the extender"
 MANY_CPU, ASKING_CPU = f"{MANY_RESOURCES}, CPU", f"{ASKING_FOR_MANY}, CPU"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from lab.compare.figures import Estimate
-from lab.compare.wording import NOTHING, interval, number
+from lab.compare.reporting.figures import Estimate
+from lab.compare.reporting.wording import NOTHING, interval, number
 from loadtests.goals.measured import Measured, standing
 from loadtests.goals.rows import ROWS, Row
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from loadtests.harm.facts import Facts
-from loadtests.reading import Json
+from loadtests.shared.reading import Json
 
 _MOMENT = 3.0
 

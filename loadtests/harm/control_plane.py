@@ -26,7 +26,7 @@ import msgspec
 from lab.controlplane.witness import Api, Collection, Watching
 from loadtests.harm.harms import Harm
 from loadtests.harm.witness import HarmWitness
-from loadtests.reading import Json, seconds
+from loadtests.shared.reading import Json, seconds
 
 PATHS = {
     "/api/v1/pods": "Pod",

@@ -1,13 +1,13 @@
 """Facts: what the JSON of one pod says, as far as harm is judged by it.
 
-`loadtests.reading` interprets labels and annotations.
+`loadtests.shared.reading` interprets labels and annotations.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from loadtests.reading import ATTEMPT, Attempt, Gang, Json, Owner, attempt_of, controller_of, gang_of
+from loadtests.shared.reading import ATTEMPT, Attempt, Gang, Json, Owner, attempt_of, controller_of, gang_of
 
 PLACES = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 MIRROR = "kubernetes.io/config.mirror"

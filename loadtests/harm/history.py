@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from loadtests.harm.facts import Facts, read
-from loadtests.reading import Attempt, Json, group_key
+from loadtests.shared.reading import Attempt, Json, group_key
 
 
 @dataclass(slots=True, eq=False)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from loadtests.harm.budgets import selects
 from loadtests.harm.facts import Facts
-from loadtests.reading import Json
+from loadtests.shared.reading import Json
 
 _STATIC = "kube-system"
 

@@ -38,7 +38,7 @@ from loadtests.harm.statements import (
     Statement,
     Statements,
 )
-from loadtests.reading import Json, seconds
+from loadtests.shared.reading import Json, seconds
 
 SERVICE, SCHEDULER = "escher", "system:kube-scheduler"
 KUBELETS = ("system:nodes", "kwok")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from loadtests.pods import Json
+from loadtests.shared.pods import Json
 
 
 @dataclass(frozen=True)

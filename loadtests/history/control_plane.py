@@ -22,7 +22,7 @@ from loadtests.history.dumps import PASSING, Dump, content, differences, keys_of
 from loadtests.history.outcome import Outcome
 from loadtests.history.scene import settle
 from loadtests.history.touches import SERVICE, Touches, managed, names_the_service
-from loadtests.pods import Json
+from loadtests.shared.pods import Json
 
 _WITHIN = 60.0
 _SERVED_WITHIN = 20.0

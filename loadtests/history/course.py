@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from loadtests.history.asks import Ask, Placed, bind, core, create, delete, evict, merge
 from loadtests.history.scene import LAB, NODES, SHOP, TRIALS, WEB, batch, node_name, web
-from loadtests.pods import EXTENDER, LEDGER, Json, pod
+from loadtests.shared.pods import EXTENDER, LEDGER, Json, pod
 
 RESTART = "the service is started anew"
 _RESOURCES = f"/apis/escher.dev/v1alpha1/namespaces/{TRIALS}/ephemeralresources"

@@ -10,8 +10,8 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from loadtests.pods import Json
-from loadtests.reading import OURS
+from loadtests.shared.pods import Json
+from loadtests.shared.reading import OURS
 
 Dump = dict[str, Json]
 

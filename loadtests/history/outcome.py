@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from loadtests.pods import Json
+from loadtests.shared.pods import Json
 
 
 @dataclass

@@ -16,8 +16,8 @@ from typing import Any
 
 from lab.controlplane.nodes import node
 from loadtests.history.asks import Ask, core, create, merge
-from loadtests.pods import EXTENDER, Json, pod
-from loadtests.reading import POD_GROUP
+from loadtests.shared.pods import EXTENDER, Json, pod
+from loadtests.shared.reading import POD_GROUP
 
 LAB, SHOP, TRIALS = "lab", "shop", "trials"
 COSCHEDULING, BATCH, DEFAULT = "coscheduling", "batch-scheduler", "default-scheduler"

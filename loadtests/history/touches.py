@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from loadtests.history.scene import TRIALS, VETERANS
-from loadtests.pods import Json
-from loadtests.reading import OURS
+from loadtests.shared.pods import Json
+from loadtests.shared.reading import OURS
 
 SERVICE = "escher"
 """Its user name at the API server, and its name as a manager of fields."""

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from extender.cli import cleanup
+from extender.kube.client.requests import JSON, MERGE_PATCH
 from extender.kube.errors import Refused, Unavailable
-from extender.kube.requests import JSON, MERGE_PATCH
 from extender.settings.settings import Settings
 from lab.simulation import Simulation
 from loadtests.harm.embedded import attach

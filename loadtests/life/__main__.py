@@ -32,8 +32,8 @@ import msgspec
 
 from loadtests.life.happenings import WEIGHTS
 from loadtests.life.life import KINDS, Finding, Plan, Result, live
-from loadtests.progress import say
-from loadtests.side_by_side import lives
+from loadtests.shared.progress import say
+from loadtests.shared.side_by_side import lives
 
 _INTERRUPTED = 130
 """The exit code after SIGINT."""

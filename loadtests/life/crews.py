@@ -16,7 +16,7 @@ from kubesim.controllers.controller import Controller
 from kubesim.kinds import CONFIG_MAP, DAEMON_SET, NODE, POD, Json, Kind
 from kubesim.store import Change
 from loadtests.life.seeing import CREW_LABEL, annotation, is_running, name, uid
-from loadtests.reading import is_leaving, is_over
+from loadtests.shared.reading import is_leaving, is_over
 
 REPLICAS, STATEFUL, DAEMONS, TRAINING = "ReplicaSet", "StatefulSet", "DaemonSet", "TrainingJob"
 _SOON, _AGAIN, _LATER, _AFTER_FAILURE = 0.02, 1.0, 15.0, 10.0

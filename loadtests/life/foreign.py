@@ -13,7 +13,7 @@ from kubesim.kinds import POD, Json
 from kubesim.store import Change
 from loadtests.life.hands import Hands
 from loadtests.life.seeing import cpu_of, free_cpu, uid
-from loadtests.reading import is_gated, is_leaving, is_over, node_of, scheduler_of
+from loadtests.shared.reading import is_gated, is_leaving, is_over, node_of, scheduler_of
 
 COSCHEDULING = "coscheduling"
 _SLOWEST = 5.0

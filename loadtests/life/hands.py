@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from extender.kube.client.requests import JSON, MERGE_PATCH, Requests, address
 from extender.kube.errors import Refused, Unavailable
-from extender.kube.requests import JSON, MERGE_PATCH, Requests, address
 from kubesim.kinds import POD, Json, Kind
 
 BACKGROUND = {"propagationPolicy": "Background"}

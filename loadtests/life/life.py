@@ -31,8 +31,8 @@ from loadtests.life.loops import Loops, Spinning, run_in
 from loadtests.life.rest import that_could_run
 from loadtests.life.scene import Scene
 from loadtests.life.works import PRIORITIES, QUOTAS, Works
-from loadtests.reading import node_of
-from loadtests.turns import LONG_TURN, Turns, judged
+from loadtests.shared.reading import node_of
+from loadtests.shared.turns import LONG_TURN, Turns, judged
 
 HARM, CRASH, VIOLATION, HOARD, LOOP, REST = "harm", "crash", "violation", "hoard", "loop", "rest"
 KINDS = (HARM, CRASH, VIOLATION, HOARD, LOOP, REST, LONG_TURN)

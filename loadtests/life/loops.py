@@ -14,7 +14,7 @@ from typing import Any
 
 from kubesim.kinds import Json
 from kubesim.virtual_time import VirtualTimeLoop
-from loadtests.turns import Turns
+from loadtests.shared.turns import Turns
 
 MOST_A_MINUTE = 100
 MOST_ROUNDS = 50_000

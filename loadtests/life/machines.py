@@ -7,7 +7,7 @@ import asyncio
 from kubesim.kinds import NODE, POD, Json
 from loadtests.life.scene import Scene
 from loadtests.life.seeing import name
-from loadtests.reading import is_leaving, is_of_daemon_set, is_over, node_of
+from loadtests.shared.reading import is_leaving, is_of_daemon_set, is_over, node_of
 
 _DRAIN_TRIES, _DRAIN_PAUSE = 40, 15.0
 _SMALL = "6"

@@ -12,7 +12,7 @@ from loadtests.life.crews import REPLICAS, TRAINING
 from loadtests.life.scene import Scene
 from loadtests.life.seeing import CREW_LABEL, annotation, is_running, label, name
 from loadtests.life.works import POD_GROUP, Work
-from loadtests.reading import GANG, MIN_MEMBER, is_leaving, is_over
+from loadtests.shared.reading import GANG, MIN_MEMBER, is_leaving, is_over
 
 
 class People:

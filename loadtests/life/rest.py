@@ -1,13 +1,13 @@
-"""Rest: finds pods that could run but are pending, by the objects and by `loadtests.room`."""
+"""Rest: finds pods that could run but are pending, by the objects and by `loadtests.shared.room`."""
 
 from __future__ import annotations
 
 from kubesim.kinds import NODE, POD
 from kubesim.store import Store
 from loadtests.life.works import POD_GROUP
-from loadtests.pods import OURS
-from loadtests.reading import group_key, scheduler_of
-from loadtests.room import waiting_though_there_is_room
+from loadtests.shared.pods import OURS
+from loadtests.shared.reading import group_key, scheduler_of
+from loadtests.shared.room import waiting_though_there_is_room
 
 
 def that_could_run(store: Store, *, groups_installed: bool) -> list[str]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from kubesim.kinds import NODE, POD, Json
 from kubesim.store import Store
-from loadtests.reading import quantity
-from loadtests.room import RoomWatch
+from loadtests.shared.reading import quantity
+from loadtests.shared.room import RoomWatch
 
 CREW_LABEL = "life/crew"
 

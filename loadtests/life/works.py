@@ -14,8 +14,8 @@ from kubesim.kinds import JOB, POD, Json, Kind
 from loadtests.life.crews import DAEMONS, REPLICAS, STATEFUL, TRAINING, Crew, Crews
 from loadtests.life.foreign import COSCHEDULING
 from loadtests.life.hands import Hands
-from loadtests.pods import pod
-from loadtests.reading import POD_GROUP as GROUP_LABEL
+from loadtests.shared.pods import pod
+from loadtests.shared.reading import POD_GROUP as GROUP_LABEL
 
 NAMESPACES = ("default", "team-a", "team-b")
 QUOTAS = {"team-a": 14}

@@ -27,7 +27,7 @@ from loadtests.load import soak
 from loadtests.load.plan import plan_of
 from loadtests.load.run import LOCUST_LOG, run
 from loadtests.load.shapes import SECONDS, SOAK
-from loadtests.progress import say
+from loadtests.shared.progress import say
 
 _SHOWN = 8
 

@@ -23,7 +23,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from lab.compare.figures import LEVEL, MEDIAN, RESAMPLES, SEED, students_t
+from lab.compare.reporting.figures import LEVEL, MEDIAN, RESAMPLES, SEED, students_t
 
 BLOCKS = 16
 LEAST_BLOCKS = 8

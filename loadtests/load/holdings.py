@@ -12,7 +12,7 @@ from typing import Self
 
 import httpx
 
-from loadtests.ledger import Service
+from loadtests.shared.ledger import Service
 
 HOLDINGS = "holdings.csv"
 STATES = ("reserved", "assumed", "saved", "bound")

@@ -32,10 +32,10 @@ from loadtests.chaos.rest import (
     resources_amiss,
     settled,
 )
-from loadtests.ledger import Service, differences, unfinished
-from loadtests.reading import node_of
-from loadtests.room import partly_bound
-from loadtests.sightings import Report
+from loadtests.shared.ledger import Service, differences, unfinished
+from loadtests.shared.reading import node_of
+from loadtests.shared.room import partly_bound
+from loadtests.shared.sightings import Report
 
 LEFT = "left over when all pods are gone"
 CHECKS = (IN_PART, OVER, INVARIANTS, DIFFERS, RESERVED, RESOURCES_LOST, OWNERLESS, LEFT, LOG, OTHERS)

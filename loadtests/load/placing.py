@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from loadtests.reading import Amounts, amounts, requests_of
 from loadtests.recorded.calls import Call, Ready, select
+from loadtests.shared.reading import Amounts, amounts, requests_of
 
 Json = dict[str, Any]
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from extender.shipped.errors import WrongUse
-from lab.compare import plots
-from lab.compare.page import Block, Code, Heading, Points, Said, Tabular, as_html, as_markdown
-from lab.compare.report import Gallery
+from lab.compare.reporting import plots
+from lab.compare.reporting.page import Block, Code, Heading, Points, Said, Tabular, as_html, as_markdown
+from lab.compare.reporting.report import Gallery
 from loadtests.load import soak
 from loadtests.load.flat import Verdict
 from loadtests.load.run import RUN

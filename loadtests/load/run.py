@@ -32,13 +32,12 @@ import yaml
 from extender.shipped.errors import ClusterError, WrongUse
 from extender.shipped.progress import Progress
 from lab.compare.comparing import machine
-from lab.controlplane import binaries
 from lab.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
 from lab.controlplane.nodes import NodeShape
+from lab.controlplane.processes import binaries
 from loadtests import reference
 from loadtests.chaos.load import NAMESPACE
 from loadtests.chaos.rest import INVARIANTS, Findings
-from loadtests.ledger import Service
 from loadtests.load import soak
 from loadtests.load.holdings import HOLDINGS, Holdings
 from loadtests.load.invariants import CHECKS, AtRest, audited, of_what_was_seen, violations
@@ -46,8 +45,9 @@ from loadtests.load.placing import SCHEDULER, Target
 from loadtests.load.plan import Plan
 from loadtests.load.samples import MEMORY, Sampler
 from loadtests.load.shapes import SHAPES, SOAK
-from loadtests.observer import Observer
-from loadtests.pods import OURS
+from loadtests.shared.ledger import Service
+from loadtests.shared.observer import Observer
+from loadtests.shared.pods import OURS
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = "run.json"

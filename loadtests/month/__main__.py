@@ -27,8 +27,8 @@ from dataclasses import replace
 from statistics import median
 
 from loadtests.month.month import Plan, Result, live
-from loadtests.progress import say
-from loadtests.side_by_side import lives
+from loadtests.shared.progress import say
+from loadtests.shared.side_by_side import lives
 
 
 def table(results: Sequence[Result]) -> str:

@@ -19,7 +19,7 @@ from kubesim.kinds import NODE, POD, Json
 from lab.simulation import Simulation
 from loadtests.life.hands import Hands
 from loadtests.life.seeing import name, uid
-from loadtests.reading import is_leaving, node_of
+from loadtests.shared.reading import is_leaving, node_of
 
 NAMESPACES = ("team-a", "team-b", "team-c")
 LONGEST_PAUSE = 3600.0

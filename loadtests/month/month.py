@@ -19,7 +19,7 @@ from loadtests.life.loops import Loops, Spinning, run_in
 from loadtests.month.agreement import disagreements
 from loadtests.month.applications import LONGEST_PAUSE, NAMESPACES, Applications
 from loadtests.month.troubles import LONGEST, Troubles, nodes
-from loadtests.turns import Turns, judged
+from loadtests.shared.turns import Turns, judged
 
 HOUR, DAY = 3600.0, 86_400.0
 _TURN = 6 * HOUR

@@ -36,12 +36,12 @@ from typing import Any
 import uvloop
 import yaml
 
-from extender.cli.terminal import quietly
+from extender.cli.common.terminal import quietly
 from extender.shipped import places
 from extender.shipped.progress import Progress
-from lab.controlplane import binaries
 from lab.controlplane.clusters import RealCluster
 from lab.controlplane.nodes import NodeShape
+from lab.controlplane.processes import binaries
 from loadtests.native_policies.bench import measure
 from loadtests.native_policies.gathering import Packed, Together, TogetherWhereAllFit
 from loadtests.native_policies.preferring import Best, DataComes, LateWish, NearData, Wish
@@ -49,7 +49,7 @@ from loadtests.native_policies.report import Run, cache, kept, read, with_sectio
 from loadtests.native_policies.spreading import Apart, Even, EvenOfKnown
 from loadtests.native_policies.waiting import Limited, Urgent
 from loadtests.native_policies.work import CPU_OF_A_NODE, PACKED, Work
-from loadtests.progress import say
+from loadtests.shared.progress import say
 
 WORKS: tuple[type[Work], ...] = (
     Apart,

@@ -19,14 +19,14 @@ import msgspec
 from escher_k8s import AsyncEscher
 from escher_k8s.esl import PolicyEsl, Soft
 from extender.adapters.kubernetes.appspace.extended_resource_policies import Policies
-from extender.kube.connection import Connection
-from extender.kube.credentials import Credentials, from_kubeconfig
+from extender.kube.client.connection import Connection
+from extender.kube.client.credentials import Credentials, from_kubeconfig
 from extender.kube.errors import Refused
 from lab.controlplane.witness import Late, following
 from loadtests.native_policies.report import Batch, Results
 from loadtests.native_policies.site import NAMESPACE, PODS, Outside, RealSite
 from loadtests.native_policies.work import WAYS, Way, Work
-from loadtests.progress import say
+from loadtests.shared.progress import say
 
 PATIENCE = 10.0
 """Seconds after which a batch that is not bound is given up."""

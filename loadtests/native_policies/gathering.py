@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 from escher_k8s.esl import CoLocation, KnownGroup, Packing, PolicyEsl, Task
 from extender.kube.names import CPU
-from lab.compare.policies import together_natively
+from lab.compare.trials.policies import together_natively
 from loadtests.native_policies import rules
 from loadtests.native_policies.work import CPU_OF_A_NODE, PACKED, POOL, Site, Way, Work, alike
-from loadtests.pods import Json
+from loadtests.shared.pods import Json
 
 
 class Together(Work):

@@ -11,7 +11,7 @@ from extender.esl.runtime.policy_asks import PolicyAsks
 from extender.kube.names import CPU
 from loadtests.native_policies import rules
 from loadtests.native_policies.work import CPU_OF_A_NODE, DOMAIN, Site, Way, Work, node_term
-from loadtests.pods import Json
+from loadtests.shared.pods import Json
 
 _REQUIRED, _PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
 _DATA = f"data.{DOMAIN}/"

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from escher_k8s import AsyncEscher, NotFound
-from extender.kube.connection import Connection
+from extender.kube.client.connection import Connection
+from extender.kube.client.requests import MERGE_PATCH, address
 from extender.kube.errors import Gone
-from extender.kube.requests import MERGE_PATCH, address
-from lab.compare.outside import is_turned_away
-from lab.compare.policies import put_in_force
+from lab.compare.trials.outside import is_turned_away
+from lab.compare.trials.policies import put_in_force
 from lab.controlplane.witness import Changing, Collection, Sighting, name_of
 from loadtests.native_policies.work import BATCH, POD
-from loadtests.pods import PURE, Json, pod
-from loadtests.reading import node_of
+from loadtests.shared.pods import PURE, Json, pod
+from loadtests.shared.reading import node_of
 
 NAMESPACE = "default"
 PODS = address("api", "v1", "namespaces", NAMESPACE, "pods")

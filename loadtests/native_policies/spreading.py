@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 from escher_k8s.esl import AntiAffinity, Balance, DynamicBalance, PolicyEsl, Task
 from extender.kube.names import CPU
-from lab.compare.policies import evenly_natively
+from lab.compare.trials.policies import evenly_natively
 from loadtests.native_policies import rules
 from loadtests.native_policies.work import HOSTNAME, POOL, Site, Way, Work, alike
-from loadtests.pods import Json
+from loadtests.shared.pods import Json
 
 
 class Apart(Work):

@@ -10,7 +10,7 @@ from escher_k8s.esl import PolicyEsl, Queue
 from extender.esl.runtime.policy_asks import PolicyAsks
 from loadtests.native_policies import rules
 from loadtests.native_policies.work import DOMAIN, Site, Way, Work
-from loadtests.pods import Json
+from loadtests.shared.pods import Json
 
 _LICENCE = f"{DOMAIN}/licence"
 _CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Protocol
 from escher_k8s.esl import PolicyEsl, Task
 from extender.esl.runtime.policy_asks import PolicyAsks
 from loadtests.native_policies.rules import Placement, Verdict
-from loadtests.pods import EXTENDER, PURE, Json, pod
+from loadtests.shared.pods import EXTENDER, PURE, Json, pod
 
 Way = Literal["native", "extender", "esl"]
 WAYS: tuple[Way, ...] = ("native", "extender", "esl")
@@ -105,7 +105,7 @@ class Work:
         """Removes what `before` and `happen` made."""
 
     def asks(self, number: int) -> dict[str, Any]:
-        """Returns each pod's requests, in any way, and keywords of `loadtests.pods.pod`."""
+        """Returns each pod's requests, in any way, and keywords of `loadtests.shared.pods.pod`."""
         return {"cpu": "500m"}
 
     def group(self, number: int) -> str:

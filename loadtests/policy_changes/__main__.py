@@ -27,7 +27,7 @@ import msgspec
 
 from lab.controlplane.clusters import EmbeddedCluster, RealCluster
 from loadtests.policy_changes.run import CHECKS, Plan, Result, run, spread
-from loadtests.progress import say
+from loadtests.shared.progress import say
 
 _SHOWN = 8
 

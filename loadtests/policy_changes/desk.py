@@ -15,10 +15,10 @@ from functools import partial
 from lab.controlplane import nodes as node_objects
 from lab.controlplane.api import Api
 from lab.controlplane.witness import Sighting
-from loadtests.ledger import Service
-from loadtests.pods import LEDGER, pod
 from loadtests.policy_changes.history import Reduced
 from loadtests.policy_changes.rules import HOSTNAME, POLICY, Json
+from loadtests.shared.ledger import Service
+from loadtests.shared.pods import LEDGER, pod
 
 NAME = "desk"
 QUEUES = ("q0", "q1", "q2", "q3")

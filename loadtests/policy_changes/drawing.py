@@ -6,8 +6,8 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from loadtests.pods import EXTENDER, pod
 from loadtests.policy_changes.rules import POLICY, ZONE, Json, Policies, Policy
+from loadtests.shared.pods import EXTENDER, pod
 
 NAMED = ("p0", "p1", "p2", "p3")
 """Policies that pods name; those of SELECTING find their pods by label."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from lab.controlplane.witness import Sighting
 from loadtests.policy_changes.rules import POLICY, Ground, Json, PodSeen, Policies, Policy, policy_matching, why_not
-from loadtests.reading import GANG, WAKE, is_over, node_of
+from loadtests.shared.reading import GANG, WAKE, is_over, node_of
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from lab.controlplane.clusters import LocalCluster
 from lab.controlplane.witness import Collection, Sighting, Watching
 from loadtests.chaos.rest import errors_in
-from loadtests.ledger import Service, differences, unfinished
-from loadtests.observer import catch_up
 from loadtests.policy_changes.desk import NAME, Desk
 from loadtests.policy_changes.history import Reduced, Verdicts, reduced
 from loadtests.policy_changes.yard import Yard
+from loadtests.shared.ledger import Service, differences, unfinished
+from loadtests.shared.observer import catch_up
 
 WRONG = "decisions that were wrong"
 MISSED = "wakes that were missed"

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 
 from lab.controlplane import nodes as node_objects
 from lab.controlplane.api import Api, ApiError
-from loadtests.ledger import Service
 from loadtests.policy_changes import drawing
 from loadtests.policy_changes.drawing import Change, Refused
 from loadtests.policy_changes.history import History, Reduced, reduced
 from loadtests.policy_changes.rules import HOSTNAME, ZONE, Ground, Json, PodSeen, Policy, where
+from loadtests.shared.ledger import Service
 
 NODES = 4
 MOST_UNITS = 12

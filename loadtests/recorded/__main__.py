@@ -17,9 +17,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from loadtests.progress import say
 from loadtests.recorded.calls import FILE, Call, save
 from loadtests.recorded.scene import recorded
+from loadtests.shared.progress import say
 
 
 def table(calls: Sequence[Call]) -> str:

@@ -26,13 +26,13 @@ import yaml
 from extender.adapters.http.verbs.record import Tape, create_recorder
 from extender.shipped import loopback, places
 from extender.shipped.progress import Progress
-from lab.controlplane import binaries, schedulers
-from lab.controlplane.clusters import RealCluster
-from loadtests.pods import EXTENDER, LEDGER, pod
-from loadtests.progress import say
-from loadtests.reading import node_of
+from lab.controlplane import clusters, schedulers
+from lab.controlplane.processes import binaries
 from loadtests.recorded.calls import Call
 from loadtests.recorded.template import template
+from loadtests.shared.pods import EXTENDER, LEDGER, pod
+from loadtests.shared.progress import say
+from loadtests.shared.reading import node_of
 
 Json = dict[str, Any]
 
@@ -55,7 +55,7 @@ def recorded(nodes: int) -> list[Call]:
         program = binaries.build(Progress()) / "kube-scheduler"
         listening = {whole: stack.enter_context(_listening()) for whole in (False, True)}
         cluster = stack.enter_context(
-            RealCluster.start(
+            clusters.RealCluster.start(
                 nodes=nodes,
                 marks=False,
                 scheduler_binaries=dict.fromkeys(_WORDS.values(), program),
@@ -130,7 +130,7 @@ def _kept(tape: Tape, profile: str, nodes: int, *, whole: bool) -> list[Call]:
 class _Scene:
     """Pods come, are placed, and go. Their names begin with their kind (`calls.KINDS`)."""
 
-    cluster: RealCluster
+    cluster: clusters.RealCluster
     nodes: int
 
     def furnish(self) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from extender.shipped.errors import ClusterError
 from extender.shipped.progress import BuildProgress
-from lab.controlplane.go_module import GoModule
+from lab.controlplane.processes.go_module import GoModule
 
 SOURCE = Path(__file__).parent
 MODULE = GoModule(

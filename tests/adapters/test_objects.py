@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from extender.adapters.objects import to_node, to_pod
+from extender.adapters.translation.objects import to_node, to_pod
 from extender.core import cluster
 from extender.core.affinity.constraints import AffinityTerm, Constraints, HostPort, Peers, Spread
 from extender.core.cluster import Owner

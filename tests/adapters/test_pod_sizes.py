@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from extender.adapters import objects, pod_constraints
 from extender.adapters.http.verbs import wire
 from extender.adapters.kubernetes.codecs.kinds import pods
 from extender.adapters.kubernetes.reflectors.watched_kind import WatchEvent
-from extender.adapters.objects import to_pod
-from extender.adapters.pod_sizes import LONGEST, MOST
+from extender.adapters.translation import objects, pod_constraints
+from extender.adapters.translation.objects import to_pod
+from extender.adapters.translation.pod_sizes import LONGEST, MOST
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk, MalformedAsk
 from extender.core.policies.policy_matching import LONGEST_NAMES, names_in

@@ -16,7 +16,7 @@ from extender.kube.names import NodeName
 from kubesim.kinds import DAEMON_SET, NAMESPACE, NODE, POD, PRIORITY_CLASS, Json
 from lab.controlplane.nodes import NodeShape, plain
 from lab.simulation import Simulation
-from loadtests.pods import daemon_set, pod
+from loadtests.shared.pods import daemon_set, pod
 from tests.app.test_what_has_gone import MAY_GROW as OF_PODS
 from tests.reachable import sizes
 

@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from extender.adapters.objects import to_pod
+from extender.adapters.translation.objects import to_pod
 from extender.app.contracts.effects import Decided
 from extender.app.cycle.scheduler import Scheduler
 from extender.bootstrap import Cluster
@@ -24,9 +24,9 @@ from extender.core.gang_ask import GangAsk
 from extender.core.ledger.ledger import HoldingKind
 from extender.core.names import GangKey
 from extender.kube import objects
+from extender.kube.client.requests import MERGE_PATCH, refusal
 from extender.kube.errors import Unavailable
 from extender.kube.names import NodeName, PodUid
-from extender.kube.requests import MERGE_PATCH, refusal
 from extender.settings.settings import Settings
 from kubesim.apiserver.machinery.wire import JSON, Answer, Request
 from kubesim.apiserver.serving.faults import Fault
@@ -35,7 +35,7 @@ from kubesim.scheduler.extender_client import ExtenderClient, ExtenderFailed
 from kubesim.store import Change
 from lab.controlplane.nodes import node
 from lab.simulation import ADMIN, SERVICE, Simulation
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.app.passing import Passing
 
 WHOLE_NODE = 8

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from extender.adapters.kubernetes.election.leader_lease import LeaderLease
 from extender.app.admin.leader_election import LeaderElection
 from extender.core.election import LONGEST_LEASE, MOST_TRANSITIONS, Election, Terms
+from extender.kube.client.requests import MERGE_PATCH
 from extender.kube.errors import Refused
-from extender.kube.requests import MERGE_PATCH
 from kubesim.kinds import LEASE
 from kubesim.virtual import VirtualCluster
 from kubesim.virtual_time import VirtualTimeLoop
-from loadtests.replicas import NAMESPACE, SETTINGS, Replicas
+from loadtests.shared.replicas import NAMESPACE, SETTINGS, Replicas
 from tests.kubesim.until import until
 
 PATH = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/escher"

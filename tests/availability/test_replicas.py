@@ -16,8 +16,8 @@ from extender.kube.errors import Away, Refused, Unavailable
 from kubesim.kinds import POD
 from kubesim.virtual_time import VirtualTimeLoop
 from lab.simulation import Simulation
-from loadtests.pods import pod
-from loadtests.replicas import NAMESPACE, Replicas
+from loadtests.shared.pods import pod
+from loadtests.shared.replicas import NAMESPACE, Replicas
 from tests.kubesim.until import until
 
 pytestmark = pytest.mark.anyio

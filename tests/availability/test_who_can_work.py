@@ -14,8 +14,8 @@ from extender.kube.errors import Refused, Unavailable
 from kubesim.apiserver.serving.faults import Fault
 from kubesim.kinds import LEASE, POD
 from lab.simulation import SERVICE
-from loadtests.pods import pod
-from loadtests.replicas import NAMESPACE, SETTINGS, Replicas
+from loadtests.shared.pods import pod
+from loadtests.shared.replicas import NAMESPACE, SETTINGS, Replicas
 from tests.kubesim.until import until
 
 pytestmark = pytest.mark.anyio

@@ -14,13 +14,13 @@ from typer.testing import CliRunner, Result
 
 from extender import __version__
 from extender.cli.main import app
-from extender.doctor import service_checks
+from extender.doctor.rules import service_checks
 from extender.settings.settings import OWN_NAMESPACE
 from extender.shipped import crds, places
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, MUTATING_POLICY, MUTATING_POLICY_BINDING, NAMESPACE, POD, Json
 from kubesim.local import LocalCluster
 from lab.controlplane import marking
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.app.world import World
 from tests.cli.certificates import Certificates
 from tests.cli.conftest import Escher

@@ -13,7 +13,7 @@ from extender.adapters.kubernetes.writers import traces
 from extender.cli import sweep
 from extender.cli.main import app
 from extender.core.names import GangKey
-from extender.kube import connection, credentials
+from extender.kube.client import connection, credentials
 from extender.kube.errors import Refused
 from tests.cli.test_hostile_text import COMMANDS, HOSTILE, assert_harmless
 

@@ -21,9 +21,10 @@ from rich.text import Text
 from typer.testing import CliRunner
 
 from extender.adapters.http.api import create_api
-from extender.cli import api, doctor
+from extender.cli import doctor
+from extender.cli.common import api
+from extender.cli.common.terminal import Terminal, add_row
 from extender.cli.main import app
-from extender.cli.terminal import Terminal, add_row
 from extender.doctor.facts import Part
 from extender.doctor.findings import Finding, Report, Severity, Skipped
 from extender.doctor.gates import Gated

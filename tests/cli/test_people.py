@@ -21,7 +21,7 @@ from extender.adapters.http.server.listening import http_server
 from extender.adapters.http.server.tls import ServedCertificates
 from extender.app.admin.authorization import Authorization
 from extender.app.contracts.ports import EphemeralResource
-from extender.cli import api
+from extender.cli.common import api
 from extender.cli.main import app
 from extender.core.gang_ask import GangAsk, derived_key
 from extender.core.names import EphemeralName

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import yaml
 
-from lab.compare import approaches
 from lab.compare.external_schedulers import BROUGHT
-from lab.compare.workloads import Ask
+from lab.compare.trials import approaches
+from lab.compare.trials.workloads import Ask
 from lab.controlplane import schedulers
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.compare.figures import (
+from lab.compare.reporting.figures import (
     LEVEL,
     MEDIAN,
     P90,

@@ -9,7 +9,7 @@ import pytest
 
 from lab.compare.policy_check import fairly, judged
 from lab.compare.runs import GHOST, PodRow
-from lab.compare.workloads import Ask, Shape
+from lab.compare.trials.workloads import Ask, Shape
 from tests.compare.runs_made import pod
 
 CPU = {"cpu": "1"}

@@ -9,9 +9,9 @@ from typing import Any
 from msgspec import json
 
 from extender.kube.names import CPU
-from lab.compare.disruptions import Losses
-from lab.compare.outside import LABEL, Seen, Watched
-from lab.compare.workloads import Ask, Loss
+from lab.compare.trials.disruptions import Losses
+from lab.compare.trials.outside import LABEL, Seen, Watched
+from lab.compare.trials.workloads import Ask, Loss
 
 ASK = Ask("train", 2, {CPU: "1"})
 NODE = {"metadata": {"name": "n0", "labels": {}}, "status": {"capacity": {CPU: "8", "memory": "1Gi", "pods": "110"}}}

@@ -7,9 +7,9 @@ from math import inf
 
 import pytest
 
-from lab.compare.figures import Claim, NeverInPart, Verdict, estimate, mean
-from lab.compare.judging import CLAIMS, Judged, contradicted, judge, not_kept
-from lab.compare.measured import measured, ratio_of
+from lab.compare.reporting.figures import Claim, NeverInPart, Verdict, estimate, mean
+from lab.compare.reporting.judging import CLAIMS, Judged, contradicted, judge, not_kept
+from lab.compare.reporting.measured import measured, ratio_of
 from lab.compare.runs import ORDINARY, STUCK
 from tests.compare.runs_made import TRIAL, compared, contended
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.compare.occupancy import Occupancy, occupancy_of
+from lab.compare.reporting.occupancy import Occupancy, occupancy_of
+from lab.compare.reporting.timeline import GangTimes, lasting, times_of
 from lab.compare.runs import DONE, GHOST, MEMBER, ORDINARY, STUCK, PodRow, TrialRow
-from lab.compare.timeline import GangTimes, lasting, times_of
 from tests.compare.runs_made import TRIAL, pod
 
 TWO = replace(TRIAL, workload="contention", gangs=2, seconds=20.0)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from msgspec import json
 
-from lab.compare.outside import Blind, Seen, Watched
+from lab.compare.trials.outside import Blind, Seen, Watched
 from lab.controlplane.witness import Late
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from extender.shipped.errors import WrongUse
 from lab.compare.plan import Plan
-from lab.compare.policies import ByPolicy
-from lab.compare.workloads import Ask
+from lab.compare.trials.policies import ByPolicy
+from lab.compare.trials.workloads import Ask
 
 
 def test_what_has_no_means_for_a_policy_is_left_out() -> None:

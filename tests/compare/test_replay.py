@@ -14,7 +14,7 @@ from extender.shipped.errors import WrongUse
 from lab.compare import replay
 from lab.compare.plan import Plan
 from lab.compare.replay import Trace
-from lab.compare.workloads import GANGS_OF_A_WINDOW, Work
+from lab.compare.trials.workloads import GANGS_OF_A_WINDOW, Work
 from tests.compare.made_trace import busy, node, pod, written
 
 NODES = [*(node(f"n{number}", gpus=2) for number in range(6)), *(node(f"m{number}", cpu=8) for number in range(4))]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.compare import plots
-from lab.compare.report import write_report
+from lab.compare.reporting import plots
+from lab.compare.reporting.report import write_report
 from lab.compare.runs import DONE, PODS, STUCK, TRIALS, PodRow, Recorded, TrialRow
 from lab.compare.runs import RUN as RUN_FILE
 from tests.compare.runs_made import RUN, TRIAL, compared, contended, written

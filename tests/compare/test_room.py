@@ -8,12 +8,12 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from extender.kube.client.requests import Requests
 from extender.kube.errors import Gone
-from extender.kube.requests import Requests
-from lab.compare import room
-from lab.compare.pods import manifest
-from lab.compare.room import rooms, standing
-from lab.compare.workloads import Ask, Standing
+from lab.compare.trials import room
+from lab.compare.trials.pods import manifest
+from lab.compare.trials.room import rooms, standing
+from lab.compare.trials.workloads import Ask, Standing
 
 
 class ApiServer:

@@ -13,14 +13,15 @@ from textwrap import dedent
 import pytest
 
 from extender.esl import Times
-from extender.kube.connection import Connection
-from extender.kube.credentials import Credentials, from_kubeconfig
-from lab.compare import replay, running, workloads
-from lab.compare.approaches import MADE, REAL_ONLY, ways
-from lab.compare.outside import Blind, Watched
+from extender.kube.client.connection import Connection
+from extender.kube.client.credentials import Credentials, from_kubeconfig
+from lab.compare import replay, running
 from lab.compare.plan import Plan
 from lab.compare.running import Outcome, run
-from lab.compare.workloads import GANGS_OF_A_BURST, WORKLOADS, Ask
+from lab.compare.trials import workloads
+from lab.compare.trials.approaches import MADE, REAL_ONLY, ways
+from lab.compare.trials.outside import Blind, Watched
+from lab.compare.trials.workloads import GANGS_OF_A_BURST, WORKLOADS, Ask
 from lab.controlplane.clusters import EmbeddedCluster, LocalCluster
 from tests.compare.made_trace import busy, node, written
 

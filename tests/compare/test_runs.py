@@ -120,6 +120,6 @@ def test_a_trial_twice_an_outcome_that_is_none_and_a_run_that_is_none_are_told(t
 
 
 def test_a_run_is_written_without_what_only_its_report_needs() -> None:
-    script = "import sys, lab.compare.runs, lab.compare.timeline; print(*sys.modules)"
+    script = "import sys, lab.compare.runs, lab.compare.reporting.timeline; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert {"numpy", "matplotlib"} & set(ran.stdout.split()) == set()

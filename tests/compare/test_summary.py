@@ -7,10 +7,10 @@ import io
 
 import pytest
 
-from lab.compare.judging import judge
-from lab.compare.measured import measured
+from lab.compare.reporting.judging import judge
+from lab.compare.reporting.measured import measured
+from lab.compare.reporting.summary import summary
 from lab.compare.runs import Recorded
-from lab.compare.summary import summary
 from tests.compare.runs_made import compared, contended
 
 TOOK = {"ungrouped": 0.2, "appspace": 0.9, "libspace": 0.8, "extender": 0.25, "native": 0.1}

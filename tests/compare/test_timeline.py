@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.compare.reporting.timeline import GangTimes, times_of
 from lab.compare.runs import GHOST, ORDINARY, STUCK, PodRow, Unreadable
-from lab.compare.timeline import GangTimes, times_of
 from tests.compare.runs_made import TRIAL, pod
 
 

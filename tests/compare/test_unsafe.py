@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from extender.kube.names import NodeName
-from lab.compare import workloads
 from lab.compare.comparing import pod_rows, trial_row
 from lab.compare.plan import Plan
-from lab.compare.timeline import times_of
-from lab.compare.unsafe import first_fit
+from lab.compare.reporting.timeline import times_of
+from lab.compare.trials import workloads
+from lab.compare.trials.unsafe import first_fit
 from lab.compare.vocabulary import EXTENDER, LIBSPACE, UNSAFE
 from lab.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
 from tests.compare.test_running import outcomes

@@ -6,7 +6,7 @@ import httpx
 
 from lab.controlplane.api import Access
 from lab.controlplane.clusters import LocalCluster
-from loadtests.ledger import Service
+from loadtests.shared.ledger import Service
 
 
 class Place:

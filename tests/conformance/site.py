@@ -19,8 +19,8 @@ import pytest
 from extender.core.policies.policy_types import HOSTNAME
 from lab.controlplane import nodes as node_objects
 from lab.controlplane.api import Api, ApiError
-from loadtests.ledger import Service
-from loadtests.pods import EXTENDER, LEDGER, PROFILES, PURE, Json, pod
+from loadtests.shared.ledger import Service
+from loadtests.shared.pods import EXTENDER, LEDGER, PROFILES, PURE, Json, pod
 from tests.conformance.place import Place
 from tests.controlplane.deadline import eventually
 from tests.e2e.workload import quiet, stays

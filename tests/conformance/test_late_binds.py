@@ -15,7 +15,7 @@ import pytest
 from lab.controlplane import nodes
 from lab.controlplane.api import Api, ApiError
 from lab.controlplane.nodes import NodeShape
-from loadtests.pods import Json, pod
+from loadtests.shared.pods import Json, pod
 from tests.conformance.conftest import CLUSTERS, PLACES
 from tests.conformance.played_extender import PlayedExtender, listening
 from tests.controlplane.deadline import eventually

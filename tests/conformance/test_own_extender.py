@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 from lab.controlplane.api import Api
-from loadtests.pods import EXTENDER, LEDGER, Json, pod
+from loadtests.shared.pods import EXTENDER, LEDGER, Json, pod
 from tests.conformance.conftest import CLUSTERS, PLACES
 from tests.conformance.played_extender import PlayedExtender, leaves, listening, passes
 from tests.controlplane.deadline import eventually

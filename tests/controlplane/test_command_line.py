@@ -15,9 +15,10 @@ from extender.cli.main import app
 from extender.shipped import places
 from extender.shipped.errors import ClusterError
 from extender.shipped.versions import Kubernetes
-from lab.controlplane import binaries, clusters, folders, supervision
+from lab.controlplane import clusters
 from lab.controlplane.clusters import Wishes
-from lab.controlplane.state import ClusterState, Running
+from lab.controlplane.processes import binaries, folders, supervision
+from lab.controlplane.processes.state import ClusterState, Running
 
 PAGE = Path(__file__).parents[2] / "docs" / "upgrade.md"
 

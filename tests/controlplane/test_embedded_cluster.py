@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from lab.controlplane import state
 from lab.controlplane.clusters import EmbeddedCluster
-from lab.controlplane.supervision import running
+from lab.controlplane.processes import state
+from lab.controlplane.processes.supervision import running
 from tests.controlplane.deadline import eventually
 
 

@@ -23,8 +23,9 @@ import yaml
 from extender.shipped import crds, places, versions
 from extender.shipped.errors import ClusterError, WrongUse
 from extender.shipped.versions import Kubernetes
-from lab.controlplane import binaries, children, components, credentials, folders, nodes, ports, state
-from lab.controlplane.components import ClusterSpec, Component
+from lab.controlplane import nodes
+from lab.controlplane.processes import binaries, children, components, credentials, folders, ports, state
+from lab.controlplane.processes.components import ClusterSpec, Component
 from tests.controlplane.deadline import eventually
 
 

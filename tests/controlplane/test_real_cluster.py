@@ -22,10 +22,11 @@ import pytest
 from extender.shipped import crds, places, versions
 from extender.shipped.errors import ClusterError
 from extender.shipped.progress import Progress
-from lab.controlplane import binaries, nodes, state
+from lab.controlplane import nodes
 from lab.controlplane.api import Api
 from lab.controlplane.clusters import RealCluster
-from lab.controlplane.state import Running
+from lab.controlplane.processes import binaries, state
+from lab.controlplane.processes.state import Running
 from tests.controlplane.deadline import eventually
 
 # The first use on a machine builds the binaries.

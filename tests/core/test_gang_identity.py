@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from extender.adapters.objects import to_pod
+from extender.adapters.translation.objects import to_pod
 from extender.adapters.value_codec import Shape
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk, MalformedAsk, derived_key

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from rich.console import Console
 
-from lab.compare.outside import LABEL
+from lab.compare.trials.outside import LABEL
 from lab.demo.board import Board
 from lab.demo.jobs import Job
 from lab.demo.outside import NODES, Outside

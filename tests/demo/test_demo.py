@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from extender.cli.main import app
 from kubesim.heeding import unheeded
-from lab.compare.pods import manifest
-from lab.compare.workloads import Ask
+from lab.compare.trials.pods import manifest
+from lab.compare.trials.workloads import Ask
 
 SCENES = [
     *("late-resource", "contention-plain", "contention-extender", "contention-ghosts"),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from extender.kube.errors import Unavailable
-from lab.compare.outside import LABEL
+from lab.compare.trials.outside import LABEL
 from lab.demo.jobs import Job
 from lab.demo.outside import Outside
 from lab.demo.policy_scenes import one_a_node

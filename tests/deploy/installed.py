@@ -16,11 +16,11 @@ from pathlib import Path
 
 import httpx
 
-from lab.controlplane import ports
 from lab.controlplane.api import ApiError
 from lab.controlplane.clusters import RealCluster
+from lab.controlplane.processes import ports
 from loadtests.failover.forwarder import Forwarder
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.controlplane.deadline import eventually
 from tests.deploy.kubelet import Container
 from tests.deploy.manifests import NAME, NAMESPACE, Object

@@ -20,8 +20,8 @@ from functools import partial
 from pathlib import Path
 
 from extender.shipped.progress import Progress
-from lab.controlplane import binaries, components
 from lab.controlplane.clusters import RealCluster
+from lab.controlplane.processes import binaries, components
 from tests.controlplane.deadline import eventually
 from tests.deploy.manifests import Object
 from tests.kube.kubeconfigs import kubeconfig

@@ -16,10 +16,10 @@ import typer
 
 from extender import __version__
 from extender.cli.main import app
-from extender.kube.certificates import Authority, write_secret
+from extender.kube.client.certificates import Authority, write_secret
 from extender.shipped import loopback
-from lab.controlplane import ports
 from lab.controlplane.clusters import EmbeddedCluster
+from lab.controlplane.processes import ports
 from tests.controlplane.deadline import eventually
 from tests.deploy.dockerfile import Built, let_through, read, stages
 from tests.deploy.manifests import KUSTOMIZE, ROOT, objects, pod_specs

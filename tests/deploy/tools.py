@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from extender.shipped.progress import BuildProgress, Progress
-from lab.controlplane.go_module import GoModule
+from lab.controlplane.processes.go_module import GoModule
 
 _MODULE = GoModule(
     Path(__file__).parent / "go",

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from extender.bootstrap import Cluster
-from extender.kube.requests import JSON, TIMEOUT
+from extender.kube.client.requests import JSON, TIMEOUT
 
 Called = tuple[str, str, str]
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}

@@ -17,14 +17,14 @@ from extender.doctor.facts import Cluster, Facts, Part
 from extender.doctor.findings import examine
 from extender.doctor.from_cluster import PARTS, ServiceAccount, read_cluster
 from extender.doctor.permissions import IN_OWN_NAMESPACE, NEEDED, TO_LEAD, Election
-from extender.doctor.pod_checks import needs_us
+from extender.doctor.rules.pod_checks import needs_us
+from extender.kube.client.requests import JSON, MERGE_PATCH, TIMEOUT, Requests
 from extender.kube.errors import Away, Refused
-from extender.kube.requests import JSON, MERGE_PATCH, TIMEOUT, Requests
 from extender.settings.settings import Settings
 from extender.shipped import places
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, MUTATING_POLICY, MUTATING_POLICY_BINDING, NODE, POD, Json
 from lab.simulation import Simulation
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.doctor.set_up import VERSION
 
 pytestmark = pytest.mark.anyio

@@ -18,7 +18,7 @@ from kubesim.kinds import NAMESPACE, POD, Json
 from kubesim.options import Options
 from kubesim.virtual import VirtualCluster
 from lab.simulation import Simulation
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 
 pytestmark = pytest.mark.anyio
 

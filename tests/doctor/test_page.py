@@ -17,13 +17,13 @@ from extender.doctor.facts import Cluster, Facts
 from extender.doctor.from_cluster import ServiceAccount, read_cluster
 from extender.doctor.from_files import shipped
 from extender.doctor.gates import gated_pods
-from extender.doctor.node_checks import CHECKS as ON_NODES
-from extender.kube.requests import MERGE_PATCH
+from extender.doctor.rules.node_checks import CHECKS as ON_NODES
+from extender.kube.client.requests import MERGE_PATCH
 from extender.settings.settings import Settings
 from kubesim.kinds import MUTATING_POLICY, MUTATING_POLICY_BINDING, NAMESPACE, POD
 from kubesim.local import LocalCluster
 from lab.simulation import Simulation
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.conformance.test_kubectl import KUBECTL
 from tests.doctor.called import Called, Noted
 

@@ -12,7 +12,7 @@ import pytest
 
 from lab.controlplane.clusters import EmbeddedCluster, RealCluster
 from loadtests.harm.control_plane import Follower, following
-from loadtests.pods import EXTENDER, LEDGER
+from loadtests.shared.pods import EXTENDER, LEDGER
 from tests.e2e.workload import TO_COME, Arena, Field
 
 CLUSTERS: dict[str, type[RealCluster] | type[EmbeddedCluster]] = {"embedded": EmbeddedCluster, "real": RealCluster}

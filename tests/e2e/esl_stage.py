@@ -14,8 +14,8 @@ from extender.adapters.kubernetes.appspace.extended_resource_policies import Pol
 from extender.esl.base import PodRequirement
 from extender.esl.runtime.policy_asks import Application
 from extender.esl.runtime.policy_esl import PolicyEsl, Task
-from extender.kube.connection import Connection
-from extender.kube.credentials import Credentials, from_kubeconfig
+from extender.kube.client.connection import Connection
+from extender.kube.client.credentials import Credentials, from_kubeconfig
 from lab.controlplane.clusters import LocalCluster
 from tests.e2e.outside import NODES, PODS
 

@@ -14,8 +14,8 @@ import msgspec
 
 from extender.adapters.kubernetes.appspace.extended_resource_gangs import ExtendedResourceGangs
 from extender.esl import Approach, GangSpec, gang
-from extender.kube.connection import Connection
-from extender.kube.credentials import Credentials, from_kubeconfig
+from extender.kube.client.connection import Connection
+from extender.kube.client.credentials import Credentials, from_kubeconfig
 from tests.e2e.outside import PODS
 
 SIZE = 3

@@ -14,9 +14,9 @@ from lab.controlplane.api import Api
 from loadtests.chaos.__main__ import details
 from loadtests.failover.__main__ import fail_over, told
 from loadtests.failover.replicated import LEASE, LOST, Replicated, ReplicatedCluster, ReplicatedEmbeddedCluster
-from loadtests.observer import Observer
-from loadtests.pods import Json, pod
-from loadtests.room import partly_bound
+from loadtests.shared.observer import Observer
+from loadtests.shared.pods import Json, pod
+from loadtests.shared.room import partly_bound
 from tests.controlplane.deadline import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]

@@ -16,8 +16,8 @@ from loadtests.chaos.offers import owners_among
 from loadtests.chaos.patience import insist
 from loadtests.chaos.rest import errors_in, resources_amiss
 from loadtests.chaos.run import strikes_for
-from loadtests.pods import pod
-from loadtests.reading import quorum_of
+from loadtests.shared.pods import pod
+from loadtests.shared.reading import quorum_of
 
 KEY = "escher.dev/default.disk"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from extender.core.gangs.state.gang import HOPELESS
-from loadtests.pods import Json
+from loadtests.shared.pods import Json
 from tests.controlplane.deadline import eventually
 from tests.e2e.conftest import REAL_ONLY
 from tests.e2e.workload import GANG_APPROACHES, Arena

@@ -18,8 +18,8 @@ import pytest
 
 from lab.controlplane.api import Api, ApiError
 from loadtests.harm.control_plane import Follower
-from loadtests.pods import Json
-from loadtests.reading import quorum_of
+from loadtests.shared.pods import Json
+from loadtests.shared.reading import quorum_of
 from tests.controlplane.deadline import eventually
 from tests.e2e.conftest import REAL_ONLY, fresh_arena, shared_field, unharmed
 from tests.e2e.workload import Arena, Field

@@ -11,14 +11,15 @@ import pytest
 
 from extender.shipped.errors import ClusterError
 from extender.shipped.progress import Progress
-from lab.compare import comparing, workloads
+from lab.compare import comparing
 from lab.compare.external_schedulers import BROUGHT
 from lab.compare.plan import Plan
 from lab.compare.running import Outcome
 from lab.compare.runs import DONE, STUCK, read
-from lab.controlplane import binaries
+from lab.compare.trials import workloads
 from lab.controlplane.api import ApiError
 from lab.controlplane.clusters import RealCluster
+from lab.controlplane.processes import binaries
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 

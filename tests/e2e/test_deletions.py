@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from loadtests.pods import EXTENDER
+from loadtests.shared.pods import EXTENDER
 from tests.controlplane.deadline import eventually
 from tests.e2e.workload import Arena, away
 

@@ -13,17 +13,17 @@ import yaml
 from typer.testing import CliRunner
 
 from extender.cli.main import app
-from extender.doctor import entry_checks, profile_checks
 from extender.doctor.checks import CHECKS
 from extender.doctor.findings import examine
 from extender.doctor.from_files import scheduler_files
 from extender.doctor.permissions import IN_OWN_NAMESPACE, NEEDED
+from extender.doctor.rules import entry_checks, profile_checks
 from extender.shipped import crds, places, versions
 from extender.shipped.progress import Progress
-from lab.controlplane import binaries
 from lab.controlplane.api import Api
 from lab.controlplane.clusters import RealCluster
-from loadtests.pods import Json, pod
+from lab.controlplane.processes import binaries
+from loadtests.shared.pods import Json, pod
 from tests.controlplane.deadline import eventually
 from tests.doctor.mistakes import MISTAKES, Mistake
 from tests.doctor.set_up import SetUp

@@ -15,8 +15,8 @@ from extender.esl.base import CancelTask, Event, PodGone
 from extender.esl.policies.anti_affinity import AntiAffinity
 from extender.esl.runtime.policy_esl import PolicyEsl, Task
 from extender.esl.runtime.resource_sync import Wanted
-from extender.kube.connection import Connection
-from extender.kube.credentials import Credentials, from_kubeconfig
+from extender.kube.client.connection import Connection
+from extender.kube.client.credentials import Credentials, from_kubeconfig
 from extender.kube.names import NodeName, PodUid
 from extender.kube.quantities import Vector
 from lab.controlplane.clusters import LocalCluster

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from loadtests.pods import Json
-from loadtests.room import partly_bound
+from loadtests.shared.pods import Json
+from loadtests.shared.room import partly_bound
 from tests.controlplane.deadline import eventually
 from tests.e2e.conftest import REAL_ONLY, fresh_arena, shared_field
 from tests.e2e.workload import TO_COME, Arena, Field, stays

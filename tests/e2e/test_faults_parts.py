@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from extender.kube.connection import Connection
-from extender.kube.credentials import Credentials, from_kubeconfig
+from extender.kube.client.connection import Connection
+from extender.kube.client.credentials import Credentials, from_kubeconfig
 from extender.kube.errors import Unavailable
-from lab.controlplane import credentials
 from lab.controlplane.api import Access
+from lab.controlplane.processes import credentials
 from loadtests.faults.__main__ import arguments, main, table
 from loadtests.faults.draw import KINDS, NONE, REQUEST_KINDS, USUAL, BadRates, Fault, Faults, checked, cut, rates_of_run
 from loadtests.faults.proxy import Proxy

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lab.controlplane.api import ApiError
-from loadtests.pods import EXTENDER, Json
-from loadtests.sightings import Report
+from loadtests.shared.pods import EXTENDER, Json
+from loadtests.shared.sightings import Report
 from tests.controlplane.deadline import eventually
 from tests.e2e.workload import GANG_APPROACHES, Arena, quiet, stays
 

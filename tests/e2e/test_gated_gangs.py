@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from extender.shipped import versions
-from loadtests.pods import LEDGER, PURE, Json
+from loadtests.shared.pods import LEDGER, PURE, Json
 from tests.controlplane.deadline import eventually
 from tests.e2e.workload import Arena, away, stays
 

@@ -17,8 +17,8 @@ from extender.adapters.kubernetes.appspace.extended_resource_gangs import Extend
 from extender.esl import GangSpec, Times, gang
 from extender.esl.base import News
 from extender.esl.gangs.departed import GHOST_LABEL
-from extender.kube.connection import Connection
-from extender.kube.credentials import Credentials, from_kubeconfig
+from extender.kube.client.connection import Connection
+from extender.kube.client.credentials import Credentials, from_kubeconfig
 from lab.controlplane.api import ApiError
 from lab.controlplane.clusters import LocalCluster
 from lab.controlplane.nodes import NodeShape

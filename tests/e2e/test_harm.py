@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lab.controlplane import credentials
 from lab.controlplane.api import Access, Api
+from lab.controlplane.processes import credentials
 from loadtests.harm import harms
 from loadtests.harm.control_plane import Follower, following
 from tests.controlplane.deadline import eventually

@@ -19,12 +19,12 @@ import pytest
 
 from extender.shipped import versions
 from extender.shipped.progress import Progress
-from lab.controlplane import binaries, components
 from lab.controlplane.api import ApiError
 from lab.controlplane.clusters import RealCluster
+from lab.controlplane.processes import binaries, components
 from loadtests.history.control_plane import dumped
 from loadtests.history.dumps import Dump, differences
-from loadtests.pods import EXTENDER, pod
+from loadtests.shared.pods import EXTENDER, pod
 from tests.controlplane.deadline import eventually
 from tests.deploy import schemas
 from tests.deploy.installed import Installed

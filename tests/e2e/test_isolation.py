@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.pods import EXTENDER, Json
+from loadtests.shared.pods import EXTENDER, Json
 from tests.controlplane.deadline import eventually
 from tests.e2e.conftest import fresh_arena, shared_field
 from tests.e2e.workload import DOMAIN, POOL, Arena, Field, stays

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loadtests.pods import EXTENDER, Json
+from loadtests.shared.pods import EXTENDER, Json
 from tests.controlplane.deadline import eventually
 from tests.e2e.workload import Arena
 

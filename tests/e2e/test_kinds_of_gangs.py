@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from loadtests.pods import EXTENDER, Json
+from loadtests.shared.pods import EXTENDER, Json
 from tests.controlplane.deadline import eventually
 from tests.e2e.workload import GANG_APPROACHES, Arena, Field, stays
 

@@ -10,7 +10,7 @@ import pytest
 from kubesim.kinds import POD, Json, Kind
 from lab.controlplane.api import Api
 from lab.controlplane.clusters import RealCluster
-from loadtests.ledger import Service
+from loadtests.shared.ledger import Service
 from tests.lies.test_lies import LIES
 from tests.lies.town import VICTIM, Tenants, said
 

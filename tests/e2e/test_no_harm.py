@@ -15,10 +15,10 @@ import pytest
 
 from extender.core.attempt import ATTEMPT, attempts_for, to_annotation
 from extender.kube.names import PodUid
-from lab.controlplane import credentials
 from lab.controlplane.api import Access, Api
+from lab.controlplane.processes import credentials
 from loadtests.harm.control_plane import Follower
-from loadtests.pods import Json
+from loadtests.shared.pods import Json
 from tests.controlplane.deadline import eventually
 from tests.e2e.conftest import REAL_ONLY, shared_field, unharmed
 from tests.e2e.test_pod_groups import LABEL, group, install

@@ -6,9 +6,9 @@ from fractions import Fraction
 from typing import Any
 
 from lab.controlplane.witness import Sighting
-from loadtests.observer import collection
-from loadtests.reading import quantity, quorum_of, requests_of
-from loadtests.sightings import Replay, Report
+from loadtests.shared.observer import collection
+from loadtests.shared.reading import quantity, quorum_of, requests_of
+from loadtests.shared.sightings import Replay, Report
 
 MIB = 2**20
 

@@ -17,10 +17,10 @@ import pytest
 from loadtests.failover.partition import BEHIND, Cut, PartitionedCluster, is_binding
 from loadtests.failover.replicated import LEASE, LOST
 from loadtests.faults.draw import NONE, Fault
-from loadtests.observer import Observer
-from loadtests.pods import Json, pod
-from loadtests.reading import ATTEMPT
-from loadtests.room import partly_bound
+from loadtests.shared.observer import Observer
+from loadtests.shared.pods import Json, pod
+from loadtests.shared.reading import ATTEMPT
+from loadtests.shared.room import partly_bound
 from tests.controlplane.deadline import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]

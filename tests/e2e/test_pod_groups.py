@@ -10,7 +10,7 @@ import pytest
 
 from lab.controlplane.clusters import LocalCluster
 from loadtests.history.scene import POD_GROUPS
-from loadtests.pods import EXTENDER
+from loadtests.shared.pods import EXTENDER
 from tests.controlplane.deadline import eventually
 from tests.e2e.conftest import fresh_arena, shared_field
 from tests.e2e.workload import Arena, Field, stays

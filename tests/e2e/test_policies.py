@@ -12,7 +12,7 @@ import pytest
 from extender.filters.anti_affinity import GROUP, REASON
 from extender.filters.preference import PREFER
 from extender.filters.share_order import SHARE, WEIGHT
-from loadtests.pods import Json
+from loadtests.shared.pods import Json
 from tests.controlplane.deadline import eventually
 from tests.e2e.conftest import fresh_arena, shared_field
 from tests.e2e.workload import Arena, Field, stays

@@ -9,7 +9,7 @@ from extender.adapters.policy_models import example
 from extender.adapters.spelling import camel
 from extender.core.policies.policy_types import TYPES
 from lab.controlplane.api import ApiError
-from loadtests.pods import Json
+from loadtests.shared.pods import Json
 from tests.controlplane.deadline import eventually
 from tests.e2e.workload import Arena, away, stays
 

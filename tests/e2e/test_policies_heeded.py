@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loadtests.pods import Json
+from loadtests.shared.pods import Json
 from tests.controlplane.deadline import eventually
 from tests.e2e.workload import Arena, stays
 

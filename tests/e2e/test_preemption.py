@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from loadtests.pods import Json
+from loadtests.shared.pods import Json
 from tests.controlplane.deadline import eventually
 from tests.e2e.workload import GANG_APPROACHES, Arena, stays
 

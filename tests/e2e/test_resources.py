@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from lab.controlplane import nodes as node_objects
-from loadtests.pods import EXTENDER
+from loadtests.shared.pods import EXTENDER
 from tests.controlplane.deadline import eventually
 from tests.e2e.workload import APPROACHES, Arena, stays, together
 

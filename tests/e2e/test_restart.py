@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loadtests.pods import EXTENDER
+from loadtests.shared.pods import EXTENDER
 from tests.controlplane.deadline import eventually
 from tests.e2e.workload import GANG_APPROACHES, Arena, away, stays
 

@@ -16,9 +16,9 @@ import pytest
 from extender.shipped.progress import Progress
 from lab.controlplane import nodes
 from lab.controlplane.clusters import RealCluster
-from lab.controlplane.go_module import GoModule
-from loadtests.ledger import Service
-from loadtests.pods import pod
+from lab.controlplane.processes.go_module import GoModule
+from loadtests.shared.ledger import Service
+from loadtests.shared.pods import pod
 from tests.controlplane.deadline import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]

@@ -14,11 +14,11 @@ import httpx
 import pytest
 
 from extender.app.cache.staleness import DESTROYS_WITHIN
-from extender.kube.certificates import write_kubeconfig
+from extender.kube.client.certificates import write_kubeconfig
 from extender.settings.settings import OWN_NAMESPACE
 from lab.controlplane import nodes
 from lab.controlplane.clusters import RealCluster
-from loadtests.pods import Json, pod
+from loadtests.shared.pods import Json, pod
 from tests.controlplane.deadline import eventually
 from tests.deploy.manifests import KUSTOMIZE, NAME, objects, one
 from tests.e2e.workload import stays

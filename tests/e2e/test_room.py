@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from lab.controlplane import nodes
-from loadtests.pods import pod
-from loadtests.reading import ATTEMPT
-from loadtests.room import RoomWatch, Saved, partly_bound, saved_in_vain, shape_of, waiting_though_there_is_room
+from loadtests.shared.pods import pod
+from loadtests.shared.reading import ATTEMPT
+from loadtests.shared.room import RoomWatch, Saved, partly_bound, saved_in_vain, shape_of, waiting_though_there_is_room
 
 Json = dict[str, Any]
 GPU = nodes.GPU

@@ -18,7 +18,7 @@ import yaml
 
 from lab.controlplane import nodes
 from lab.controlplane.clusters import RealCluster
-from loadtests.ledger import Service
+from loadtests.shared.ledger import Service
 from tests.controlplane.deadline import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]

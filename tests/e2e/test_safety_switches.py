@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from extender.app.cache.cache import KEYS_PER_NODE
-from loadtests.pods import EXTENDER
+from loadtests.shared.pods import EXTENDER
 from tests.controlplane.deadline import eventually
 from tests.e2e.conftest import REAL_ONLY, shared_field
 from tests.e2e.workload import DOMAIN, Arena, Field, stays

@@ -15,10 +15,10 @@ import yaml
 
 from extender.shipped import places
 from extender.shipped.progress import Progress
-from lab.controlplane import binaries, ports
 from lab.controlplane.api import ApiError
 from lab.controlplane.clusters import RealCluster
-from loadtests.pods import EXTENDER, PURE, pod
+from lab.controlplane.processes import binaries, ports
+from loadtests.shared.pods import EXTENDER, PURE, pod
 from tests.controlplane.deadline import eventually
 from tests.kube.kubeconfigs import kubeconfig
 

@@ -30,9 +30,9 @@ import pytest
 
 from lab.controlplane.nodes import GPU, GPU_MODEL_LABEL
 from lab.controlplane.trace import TracePod, read_nodes, read_pods
-from loadtests.ledger import saved
-from loadtests.room import RoomWatch, partly_bound, saved_in_vain, waiting_though_there_is_room
-from loadtests.sightings import GangSeen
+from loadtests.shared.ledger import saved
+from loadtests.shared.room import RoomWatch, partly_bound, saved_in_vain, waiting_though_there_is_room
+from loadtests.shared.sightings import GangSeen
 from tests.e2e.conftest import shared_field
 from tests.e2e.workload import Arena, Field, together
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from extender.settings.settings import OWN_NAMESPACE
-from loadtests.pods import Json
+from loadtests.shared.pods import Json
 from tests.controlplane.deadline import eventually
 from tests.e2e.workload import Arena, away, stays, together
 

@@ -19,10 +19,10 @@ from typing import Any, TypeVar
 from lab.controlplane import nodes as node_objects
 from lab.controlplane.api import Api, ApiError
 from lab.controlplane.clusters import LocalCluster
-from loadtests.ledger import Service, differences, unfinished
-from loadtests.observer import Observer
-from loadtests.pods import EXTENDER, OURS, PROFILES, Json, pod
-from loadtests.sightings import Report
+from loadtests.shared.ledger import Service, differences, unfinished
+from loadtests.shared.observer import Observer
+from loadtests.shared.pods import EXTENDER, OURS, PROFILES, Json, pod
+from loadtests.shared.sightings import Report
 from tests.controlplane.deadline import eventually
 
 GANG_APPROACHES = OURS

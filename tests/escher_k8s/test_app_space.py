@@ -22,7 +22,7 @@ from escher_k8s.esl import (
     gang,
     pod_seen,
 )
-from extender.adapters.objects import to_pod
+from extender.adapters.translation.objects import to_pod
 from extender.kube import objects
 from extender.kube.names import PODS
 from kubesim.kinds import POD

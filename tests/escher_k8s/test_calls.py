@@ -31,9 +31,9 @@ from escher_k8s import (
     Unreached,
     VersionConflict,
 )
-from escher_k8s.calling import Call
 from escher_k8s.calls import Calls
 from escher_k8s.errors import BY_TYPE
+from escher_k8s.management.calling import Call
 from extender.adapters.http.api import create_api
 from extender.adapters.http.problems import ProblemKind
 from tests.adapters.http.fakes import NotedManagement, Ready

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from escher_k8s import AsyncEscher, Escher, Invalid, NotHeld, Unreachable
-from escher_k8s.holding import held
+from escher_k8s.management.holding import held
 from kubesim.virtual_time import VirtualTimeLoop
 
 HERE = {"namespace": "a", "name": "r", "shared": False, "key": "escher.dev/a.r", "nodes": {"n1": 1}, "version": "7"}

@@ -12,7 +12,7 @@ import pytest
 
 from escher_k8s import AsyncEscher, Contradiction, Escher, EscherError, NotAllowed, TooManyCalls, Unauthenticated
 from escher_k8s.errors import problem
-from escher_k8s.tokens import Token, token_for
+from escher_k8s.management.tokens import Token, token_for
 
 HTTPS, HTTP = "https://escher.test", "http://127.0.0.1:8080"
 

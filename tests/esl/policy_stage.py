@@ -19,9 +19,9 @@ from extender.esl.policies.anti_affinity import AntiAffinity
 from extender.esl.runtime.policy_asks import Application, PolicyAsks
 from extender.esl.runtime.policy_esl import PolicyEsl, Task
 from extender.esl.runtime.resource_sync import Wanted
+from extender.kube.client.requests import Requests
 from extender.kube.names import NodeName
 from extender.kube.quantities import Vector
-from extender.kube.requests import Requests
 from extender.settings.settings import Settings
 from kubesim.kinds import NODE, POD, Json
 from lab.controlplane.nodes import NodeShape, plain

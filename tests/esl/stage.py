@@ -13,7 +13,7 @@ import structlog
 
 from extender.esl import Approach, GangSpec
 from extender.esl.gangs.departed import GHOST_LABEL, KEY_LABEL
-from extender.kube.requests import JSON, TIMEOUT, Requests
+from extender.kube.client.requests import JSON, TIMEOUT, Requests
 from extender.settings.settings import Settings
 from kubesim.kinds import JOB, LEASE, NODE, POD, Json
 from kubesim.virtual_time import VirtualTimeLoop

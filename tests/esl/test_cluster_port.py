@@ -33,9 +33,9 @@ from extender.esl.base import (
 )
 from extender.esl.gangs.ghost_manifest import ghost_manifest
 from extender.esl.runtime.facts import PodFacts
+from extender.kube.client.requests import JSON, TIMEOUT
 from extender.kube.errors import Gone, Occupied, Refused, Unavailable
 from extender.kube.names import NodeName, PodUid, ResourceKey
-from extender.kube.requests import JSON, TIMEOUT
 from tests import builders
 
 pytestmark = pytest.mark.anyio

@@ -27,11 +27,11 @@ from extender.esl.base import (
 from extender.esl.runtime.policy_asks import PolicyAsks
 from extender.esl.runtime.policy_esl import PolicyEsl, Task
 from extender.esl.runtime.resource_sync import Wanted
+from extender.kube.client.requests import JSON, TIMEOUT
 from extender.kube.errors import Refused, Unavailable
 from extender.kube.names import CPU, NodeName, PodUid
 from extender.kube.node_match import Taint
 from extender.kube.quantities import Vector
-from extender.kube.requests import JSON, TIMEOUT
 from kubesim.kinds import NODE, POD, Json
 from tests.esl.policy_stage import PolicyStage, pod, staged
 from tests.esl.stage import Door, play

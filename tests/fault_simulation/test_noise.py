@@ -12,12 +12,12 @@ import pytest
 
 from extender.app import policy_rematch
 from kubesim.virtual_time import VirtualTimeLoop
-from loadtests import turns
 from loadtests.fault_simulation.__main__ import details
 from loadtests.fault_simulation.drawing import plan_of
 from loadtests.fault_simulation.plan import NOISES, Fault, Plan, Work, in_words, read, written
 from loadtests.fault_simulation.run import run
-from loadtests.turns import LONG_TURN, Turns
+from loadtests.shared import turns
+from loadtests.shared.turns import LONG_TURN, Turns
 
 WORKS = (Work("gang", "train", 1.0, size=2, cpu=2),)
 

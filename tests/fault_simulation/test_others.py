@@ -17,8 +17,8 @@ from loadtests.fault_simulation.transactions import NAMESPACE
 from loadtests.fault_simulation.working import Working
 from loadtests.life.hands import Hands
 from loadtests.month.agreement import ephemeral_resources
-from loadtests.pods import pod
-from loadtests.reading import node_of
+from loadtests.shared.pods import pod
+from loadtests.shared.reading import node_of
 
 ONE_NODE = Plan(3, (), (), nodes=1)
 

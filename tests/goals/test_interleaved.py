@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from lab.compare.figures import difference
+from lab.compare.reporting.figures import difference
 from loadtests.goals.interleaved import Interleaved
 from tests.goals.made import Clock, measured
 

@@ -6,7 +6,7 @@ from math import inf, nan
 
 import pytest
 
-from lab.compare.figures import Estimate
+from lab.compare.reporting.figures import Estimate
 from loadtests.goals.__main__ import MEASURES
 from loadtests.goals.measured import Measured, Standing, of_estimate, standing
 from loadtests.goals.rows import BY_NAME, COMPARE, HTTP, ROWS, Row

@@ -11,9 +11,11 @@ import pytest
 
 import lab.controlplane.witness
 import loadtests.harm
-import loadtests.reading
+import loadtests.shared.reading
 
-SHARED = {module.__name__: Path(module.__file__ or "") for module in (loadtests.reading, lab.controlplane.witness)}
+SHARED = {
+    module.__name__: Path(module.__file__ or "") for module in (loadtests.shared.reading, lab.controlplane.witness)
+}
 """For all who judge from outside; they import none but libraries."""
 MODULES = [*SHARED.values(), *sorted(Path(loadtests.harm.__path__[0]).glob("*.py"))]
 

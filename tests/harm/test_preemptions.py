@@ -11,7 +11,7 @@ from loadtests.harm.facts import read
 from loadtests.harm.owners import is_static
 from loadtests.harm.preemptions import Bounds
 from loadtests.harm.witness import SCHEDULER
-from loadtests.reading import Owner
+from loadtests.shared.reading import Owner
 from tests.harm.chronicle import KUBELET, Chronicle
 
 TOP = ("top-0", "top-1")

@@ -19,7 +19,7 @@ from lab.simulation import Simulation
 from loadtests.harm import harms
 from loadtests.harm.embedded import attach
 from loadtests.harm.witness import HarmWitness
-from loadtests.pods import daemon_set, pod
+from loadtests.shared.pods import daemon_set, pod
 from tests.harm.old_service import OldService
 from tests.kubesim.until import until
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from aiohttp import web
 
-from extender.kube.connection import Connection
-from extender.kube.credentials import Credentials, Loader, Sources
+from extender.kube.client.connection import Connection
+from extender.kube.client.credentials import Credentials, Loader, Sources
 
 Handler = Callable[[Any], Awaitable[web.StreamResponse]]
 

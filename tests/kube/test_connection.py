@@ -16,10 +16,10 @@ from aiohttp import web
 from extender.adapters.kubernetes.codecs import kinds
 from extender.adapters.kubernetes.reflectors.reflector import Reflector
 from extender.core.cluster import Node
-from extender.kube.connection import Connection
-from extender.kube.credentials import Credentials, Sources
+from extender.kube.client.connection import Connection
+from extender.kube.client.credentials import Credentials, Sources
+from extender.kube.client.requests import MERGE_PATCH, address, refusal
 from extender.kube.errors import Expired, Gone, Occupied, Refused, Silent, Terminating, Unavailable
-from extender.kube.requests import MERGE_PATCH, address, refusal
 from tests.adapters.kubernetes.manifests import bookmark, encode, event, node, page, status
 from tests.adapters.kubernetes.scripted_api import RecordingSink
 from tests.kube.loopback_api import connected, loader, serving

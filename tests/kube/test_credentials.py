@@ -12,7 +12,7 @@ import trustme
 from kubernetes.aio.config import incluster_config
 from structlog.testing import capture_logs
 
-from extender.kube.credentials import (
+from extender.kube.client.credentials import (
     BadConfiguration,
     Credentials,
     Loader,

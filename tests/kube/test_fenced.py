@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from extender.kube.connection import Connection
-from extender.kube.credentials import Credentials
+from extender.kube.client.connection import Connection
+from extender.kube.client.credentials import Credentials
+from extender.kube.client.fenced import Fenced
+from extender.kube.client.sockets import forgetting
 from extender.kube.errors import Away, Unavailable
-from extender.kube.fenced import Fenced
-from extender.kube.sockets import forgetting
 from tests.kube.loopback_api import loader, serving
 from tests.kubesim.until import until
 

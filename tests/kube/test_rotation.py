@@ -34,10 +34,10 @@ from extender.adapters.metrics import CredentialMetrics
 from extender.app.contracts.ports import EphemeralResource, PodRef, ResourceChange
 from extender.core.cluster import Node
 from extender.core.names import EphemeralName
-from extender.kube import connection as connections
-from extender.kube import credentials as loading
-from extender.kube.connection import Connection
-from extender.kube.credentials import (
+from extender.kube.client import connection as connections
+from extender.kube.client import credentials as loading
+from extender.kube.client.connection import Connection
+from extender.kube.client.credentials import (
     BadConfiguration,
     Credentials,
     Loader,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from extender.kube.sockets import Socket, kept_alive
+from extender.kube.client.sockets import Socket, kept_alive
 
 IPV4 = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 0))
 

@@ -12,7 +12,7 @@ import pytest
 from extender.app.explain.explain import Explain
 from extender.core.tenancy.tenancy import FOREIGN
 from kubesim.kinds import NAMESPACE, POD, Json
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.kubesim.test_preempting import HALF_AN_HOUR
 from tests.kubesim.test_preempting_alone import FIT, LEDGER, LICENCE, RESOURCES, Alone, alone
 from tests.kubesim.until import until

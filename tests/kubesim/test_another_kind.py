@@ -21,8 +21,8 @@ from extender.app.contracts.errors import BeingDeleted, Invalid, VersionConflict
 from extender.app.contracts.kind import Declared, Identity, NotInForce, declared
 from extender.app.objects.object_controller import ObjectController
 from extender.app.objects.write_ids import WriteIds
+from extender.kube.client.requests import JSON, TIMEOUT
 from extender.kube.errors import Away, Refused, Unavailable
-from extender.kube.requests import JSON, TIMEOUT
 from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, Json
 from lab.simulated_service import Line

@@ -9,8 +9,8 @@ import pytest
 
 from extender.app.resources.set_resource import Resources
 from extender.esl.policies.queue import Queue
+from extender.kube.client.requests import MERGE_PATCH
 from extender.kube.errors import Refused
-from extender.kube.requests import MERGE_PATCH
 from kubesim.apiserver.serving.faults import Fault
 from tests.kubesim.asking import asking
 

@@ -17,8 +17,8 @@ from extender.core.policies.policy_types import PolicyInForce
 from extender.esl import hosted
 from extender.esl.policies.queue import Queue
 from extender.esl.runtime.policy_esl import Task
+from extender.kube.client.requests import MERGE_PATCH
 from extender.kube.errors import Refused, Unavailable
-from extender.kube.requests import MERGE_PATCH
 from extender.settings.settings import Settings
 from kubesim.apiserver.serving.faults import Fault
 from tests.adapters.http.told import problem

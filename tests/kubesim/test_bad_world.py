@@ -17,7 +17,7 @@ from kubesim.apiserver.serving.faults import Fault
 from kubesim.kinds import NODE, POD, Json
 from lab.controlplane.nodes import NodeShape, plain
 from lab.simulation import SERVICE, Simulation
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.kubesim.until import until
 
 pytestmark = pytest.mark.anyio

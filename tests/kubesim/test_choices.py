@@ -11,7 +11,7 @@ from extender.app.contracts.ports import NodeChoice
 from extender.core.names import EphemeralName
 from kubesim.kinds import POD
 from lab.simulation import Simulation
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.builders import units
 from tests.kubesim.until import until
 

@@ -10,7 +10,7 @@ import pytest
 from extender.kube.errors import Refused
 from kubesim.apiserver.serving.faults import Fault
 from kubesim.kinds import CONFIG_MAP, DAEMON_SET, DISRUPTION_BUDGET, EVENT, NODE
-from loadtests.pods import daemon_set, disruption_budget, pod
+from loadtests.shared.pods import daemon_set, disruption_budget, pod
 from tests.kubesim.test_preempting import Stage, stage
 from tests.kubesim.until import until
 

@@ -18,12 +18,12 @@ from extender.app.contracts.ports import PodRef
 from extender.cli import cleanup
 from extender.cli.main import app
 from extender.core.gang_ask import GANG_GATE
+from extender.kube.client.requests import Requests
 from extender.kube.errors import Refused
 from extender.kube.names import PodUid
-from extender.kube.requests import Requests
 from kubesim.kinds import NODE, POD, Json
 from lab.simulation import Simulation
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.kubesim.until import until
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,7 @@ from extender.core.ledger.ledger import HoldingKind
 from extender.core.names import GangKey
 from kubesim.kinds import POD, PRIORITY_CLASS
 from lab.simulation import Simulation
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.kubesim.test_simulation import bound, pods
 from tests.kubesim.until import until
 

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.api import create_api
-from extender.kube.requests import MERGE_PATCH
+from extender.kube.client.requests import MERGE_PATCH
 from kubesim.kinds import NAMESPACE, NODE, Json
 from lab.simulation import Simulation
 

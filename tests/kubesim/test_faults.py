@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from extender.kube.client.requests import MERGE_PATCH
 from extender.kube.errors import Refused, Unavailable
-from extender.kube.requests import MERGE_PATCH
 from kubesim.apiserver.serving.faults import Fault
 from kubesim.kinds import NODE, Json
 from kubesim.virtual import VirtualCluster

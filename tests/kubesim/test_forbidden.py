@@ -10,14 +10,14 @@ import pytest
 
 from extender.adapters.kubernetes.reflectors.safety_kinds import START_SECONDS
 from extender.app.cache.staleness import DESTROYS_WITHIN
+from extender.kube.client.requests import MERGE_PATCH
 from extender.kube.errors import Refused, Unavailable
-from extender.kube.requests import MERGE_PATCH
 from extender.settings.settings import Settings
 from kubesim.apiserver.serving.faults import Fault
 from kubesim.kinds import NAMESPACE, POD, PRIORITY_CLASS, Json
 from lab.simulated_service import NoAnswer, ServiceLife
 from lab.simulation import SERVICE, Simulation
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.kubesim.until import until
 
 pytestmark = pytest.mark.anyio

@@ -11,10 +11,10 @@ import pytest
 from extender.app.contracts.decisions import DecisionEvent
 from extender.app.contracts.errors import Invalid
 from extender.core.names import GangKey
-from extender.kube.requests import MERGE_PATCH
+from extender.kube.client.requests import MERGE_PATCH
 from kubesim.kinds import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, EVENT, JOB, NAMESPACE, POD, Json
 from lab.simulation import Simulation
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.app.reopening import dumped, elsewhere
 
 pytestmark = pytest.mark.anyio

@@ -19,7 +19,7 @@ from kubesim.kinds import NAMESPACE, POD, Json
 from kubesim.virtual_time import VirtualTimeLoop
 from lab.controlplane.nodes import NodeShape
 from lab.simulation import Simulation
-from loadtests.pods import EXTENDER, pod
+from loadtests.shared.pods import EXTENDER, pod
 from tests.kubesim.until import until
 
 TIMEOUT = 40

@@ -15,7 +15,7 @@ from lab.controlplane.nodes import NodeShape
 from lab.simulation import Simulation
 from loadtests.harm import embedded
 from loadtests.harm.preemptions import Bounds
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.kubesim.test_preempting import Stage
 from tests.kubesim.until import until
 

@@ -8,7 +8,7 @@ import pytest
 
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, EVENT, POD, Json
 from lab.simulation import Simulation
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.kubesim.until import until
 
 pytestmark = pytest.mark.anyio

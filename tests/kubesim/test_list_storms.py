@@ -11,7 +11,7 @@ import pytest
 
 from kubesim.kinds import POD
 from lab.simulation import Simulation
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.kubesim.until import until
 
 pytestmark = pytest.mark.anyio

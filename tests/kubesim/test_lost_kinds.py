@@ -18,7 +18,7 @@ from kubesim.apiserver.serving.faults import Fault
 from kubesim.kinds import POD, PRIORITY_CLASS
 from lab.simulated_service import NoAnswer, ServiceLife
 from lab.simulation import SERVICE, Simulation
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.kubesim.test_forbidden import Rights, readyz
 from tests.kubesim.test_transactions import WISHES
 from tests.kubesim.until import until

@@ -12,7 +12,7 @@ from kubesim.kinds import MUTATING_POLICY, POD, PRIORITY_CLASS
 from kubesim.scheduler.extender_client import CallableExtender, ExtenderClient
 from lab.controlplane.nodes import NodeShape
 from lab.simulation import Simulation
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.kubesim.test_simulation import bound, pods
 from tests.kubesim.until import until
 

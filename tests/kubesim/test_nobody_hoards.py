@@ -13,7 +13,7 @@ from kubesim.kinds import JOB, POD, Json
 from kubesim.virtual_time import VirtualTimeLoop
 from lab.controlplane.nodes import NodeShape
 from lab.simulation import Simulation
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.kubesim.until import until
 
 

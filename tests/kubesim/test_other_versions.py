@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
+from extender.kube.client.requests import JSON_PATCH
 from extender.kube.names import NodeName
-from extender.kube.requests import JSON_PATCH
 from kubesim.kinds import Json
 from tests.app.town import Town
 

@@ -16,9 +16,9 @@ from extender.adapters.http.api import create_api
 from extender.adapters.policy_models import example
 from extender.app.contracts.kind import Identity
 from extender.core.policies.policy_types import TYPES, Balance, FairShare, PolicyInForce
+from extender.kube.client.requests import MERGE_PATCH
 from extender.kube.errors import Refused
 from extender.kube.label_match import LabelRequirement
-from extender.kube.requests import MERGE_PATCH
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, POD, Json
 from lab.simulation import Simulation
 from tests.adapters.http.told import problem

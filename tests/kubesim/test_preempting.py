@@ -17,7 +17,7 @@ from kubesim.kinds import CONFIG_MAP, DAEMON_SET, DISRUPTION_BUDGET, NODE, POD, 
 from kubesim.store import Change
 from lab.controlplane.nodes import NodeShape
 from lab.simulation import Simulation
-from loadtests.pods import daemon_set, disruption_budget, pod
+from loadtests.shared.pods import daemon_set, disruption_budget, pod
 from tests.kubesim.until import Looks, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]

@@ -23,7 +23,7 @@ from extender.settings.settings import Settings
 from kubesim.kinds import DISRUPTION_BUDGET, EVENT, NODE, PRIORITY_CLASS, Json
 from lab.controlplane.nodes import NodeShape
 from lab.simulation import Simulation
-from loadtests.pods import disruption_budget, pod
+from loadtests.shared.pods import disruption_budget, pod
 from tests.kubesim.test_preempting import HALF_AN_HOUR, Stage
 from tests.kubesim.until import until
 

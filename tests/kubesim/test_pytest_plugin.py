@@ -79,7 +79,9 @@ def test_it_costs_other_test_runs_no_imports() -> None:
         check=True,
         cwd=ROOT,
     ).stdout.split()
-    assert not {"uvicorn", "msgspec", "aiohttp", "kubesim.embedded", "extender.kube.requests"}.intersection(loaded)
+    assert not {"uvicorn", "msgspec", "aiohttp", "kubesim.embedded", "extender.kube.client.requests"}.intersection(
+        loaded
+    )
 
 
 def _names(cluster: LocalCluster, path: str) -> set[str]:

@@ -33,8 +33,8 @@ from loadtests.life.policies import HARMLESS, POLICY
 from loadtests.life.works import POD_GROUP
 from loadtests.month.agreement import ephemeral_resources
 from loadtests.picture import PREEMPT_LABEL, Picture, known, said
-from loadtests.pods import pod
-from loadtests.replicas import Replicas
+from loadtests.shared.pods import pod
+from loadtests.shared.replicas import Replicas
 from tests.kubesim.until import until
 
 OTHERS = "another-scheduler"

@@ -11,7 +11,7 @@ from kubesim.kinds import NODE, POD, Json
 from lab.controlplane.nodes import NodeShape, plain
 from lab.simulated_service import ARRIVES_WITHIN, NoAnswer
 from lab.simulation import Simulation
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.kubesim.until import until
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,7 @@ from extender.app.contracts.ports import PodRef
 from kubesim.kinds import POD, Json
 from kubesim.virtual_time import VirtualTimeLoop
 from lab.simulation import Simulation
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.kubesim.until import until
 
 

@@ -11,7 +11,7 @@ from extender.settings.settings import Settings
 from kubesim.kinds import POD
 from lab.controlplane.nodes import NodeShape
 from lab.simulation import Simulation
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.kubesim.until import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from extender.core.gangs.preemption.preemption_limits import Bounds
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.lies.town import LIAR, THIRD, VICTIM, Town, no_tenants_yet
 
 pytestmark = pytest.mark.anyio

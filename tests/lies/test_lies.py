@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kubesim.kinds import DISRUPTION_BUDGET, EVENT, JOB, LEASE, POD, Json
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.kubesim.asking import EPHEMERAL_RESOURCE
 from tests.lies.town import POLICY, VICTIM, Tenants, a_job, a_reader, two_tenants
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubesim.kinds import DISRUPTION_BUDGET, EVENT
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.kubesim.until import until
 from tests.lies.town import LIAR, VICTIM, no_tenants_yet
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.lies.town import LIAR, THIRD, VICTIM, no_tenants_yet
 
 pytestmark = pytest.mark.anyio

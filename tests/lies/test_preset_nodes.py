@@ -9,7 +9,7 @@ from itertools import count
 
 import pytest
 
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.kubesim.until import until
 from tests.lies.town import LIAR, THIRD, VICTIM, Town, no_tenants_yet
 

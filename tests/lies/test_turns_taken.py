@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kubesim.kinds import NAMESPACE, PRIORITY_CLASS
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.lies.town import LIAR, THIRD, VICTIM, no_tenants_yet
 
 pytestmark = pytest.mark.anyio

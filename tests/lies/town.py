@@ -11,7 +11,7 @@ from typing import Any
 from kubesim.kinds import JOB, NAMESPACE, POD, PRIORITY_CLASS, Json, Kind
 from lab.controlplane.nodes import NodeShape
 from lab.simulation import Simulation
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 from tests.kubesim.asking import EPHEMERAL_RESOURCE
 from tests.kubesim.until import until
 

@@ -17,8 +17,8 @@ from loadtests.life.crews import DAEMONS, REPLICAS, STATEFUL, TRAINING, Crew, Cr
 from loadtests.life.foreign import COSCHEDULING, ForeignScheduler
 from loadtests.life.hands import Hands
 from loadtests.life.seeing import is_running, name, uid
-from loadtests.pods import pod
-from loadtests.reading import node_of
+from loadtests.shared.pods import pod
+from loadtests.shared.reading import node_of
 from tests.kubesim.until import until
 
 pytestmark = pytest.mark.anyio

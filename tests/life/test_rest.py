@@ -10,7 +10,7 @@ from kubesim.store import Store
 from lab.controlplane.nodes import NodeShape, plain
 from loadtests.life.rest import that_could_run
 from loadtests.life.works import POD_GROUP, group
-from loadtests.pods import pod
+from loadtests.shared.pods import pod
 
 _UIDS = random.Random(1)
 

@@ -14,7 +14,7 @@ import pytest
 
 from extender.shipped.errors import ClusterError
 from extender.shipped.progress import Progress
-from lab.controlplane.go_module import GoModule
+from lab.controlplane.processes.go_module import GoModule
 from loadtests import reference
 from tests.adapters.http.test_golden import NAMES, REQUESTS, recorded, verb_of
 

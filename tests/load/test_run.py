@@ -45,7 +45,7 @@ while time.monotonic() < until:
 
 KILLS_THE_SERVICE = """
 import signal
-from lab.controlplane import state
+from lab.controlplane.processes import state
 for folder in Path(os.environ["XDG_STATE_HOME"]).glob("escher/clusters/*"):
     found = state.read(folder)
     for each in found.processes if found else ():

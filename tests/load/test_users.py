@@ -17,14 +17,14 @@ import pytest
 from lab.controlplane.clusters import LocalCluster
 from loadtests.chaos.load import PODS
 from loadtests.chaos.rest import IN_PART
-from loadtests.ledger import Service
 from loadtests.load import invariants, placing
 from loadtests.load.invariants import AtRest
 from loadtests.load.placing import SCHEDULER
 from loadtests.load.plan import MANAGEMENT
 from loadtests.load.run import started
-from loadtests.reading import ATTEMPT, GANG, node_of, scheduler_of
 from loadtests.recorded.calls import load
+from loadtests.shared.ledger import Service
+from loadtests.shared.reading import ATTEMPT, GANG, node_of, scheduler_of
 from tests.load.played import Hook, Real, locustfile
 
 NODES = 6

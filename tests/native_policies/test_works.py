@@ -14,8 +14,8 @@ from extender.core.policies.policy_types import TYPES
 from loadtests.native_policies.__main__ import LEAST_NODES, LEAST_PODS, WORKS, packing_scheduler
 from loadtests.native_policies.rules import Placement
 from loadtests.native_policies.work import CPU_OF_A_NODE, PACKED, POLICY, WAYS, Way, Work
-from loadtests.pods import EXTENDER, PURE, Json
-from loadtests.reading import requests_of
+from loadtests.shared.pods import EXTENDER, PURE, Json
+from loadtests.shared.reading import requests_of
 
 NODES = [f"node-{number}" for number in range(20)]
 works = pytest.mark.parametrize("make", WORKS, ids=lambda make: make.name)

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from loadtests.ledger import Service
-from loadtests.pods import Json
+from loadtests.shared.ledger import Service
+from loadtests.shared.pods import Json
 from tests.upgrade import former, scene
 
 

@@ -10,7 +10,7 @@ from extender.shipped import places
 from lab.controlplane.api import Api
 from lab.controlplane.clusters import RealCluster
 from loadtests.harm.control_plane import following
-from loadtests.ledger import Service
+from loadtests.shared.ledger import Service
 from tests.controlplane.deadline import eventually
 from tests.upgrade import scene
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.controlplane.clusters import RealCluster
-from loadtests.ledger import Service
+from loadtests.shared.ledger import Service
 from tests.upgrade import former, scene
 
 

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab.controlplane import credentials
 from lab.controlplane.api import Api
 from lab.controlplane.clusters import RealCluster
-from loadtests.pods import Json
+from lab.controlplane.processes import credentials
+from loadtests.shared.pods import Json
 from tests.controlplane.deadline import eventually
 from tests.upgrade import scene
 

@@ -12,8 +12,8 @@ from extender.shipped.crds import documents
 from lab.controlplane import nodes
 from lab.controlplane.api import Api, ApiError
 from lab.controlplane.clusters import RealCluster
-from loadtests.ledger import Service
-from loadtests.pods import EXTENDER, LEDGER, Json, pod
+from loadtests.shared.ledger import Service
+from loadtests.shared.pods import EXTENDER, LEDGER, Json, pod
 from tests.controlplane.deadline import eventually
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.controlplane.clusters import RealCluster
-from loadtests.ledger import Service
+from loadtests.shared.ledger import Service
 from tests.controlplane.deadline import eventually
 from tests.upgrade import former, scene
 from tests.upgrade.changes import all_go_on, definitions_first, nothing_lost, start_service

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from lab.controlplane.clusters import RealCluster
-from loadtests.ledger import Service
-from loadtests.pods import Json
+from loadtests.shared.ledger import Service
+from loadtests.shared.pods import Json
 from tests.controlplane.deadline import eventually
 from tests.upgrade import former, scene
 from tests.upgrade.changes import SHIPPED, all_go_on, definitions_first, nothing_lost, start_service

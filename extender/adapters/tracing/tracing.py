@@ -17,8 +17,8 @@ from extender.app.contracts.extender_api import Verbs
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
 from extender.core.names import GangKey
+from extender.kube.client.requests import Requests
 from extender.kube.names import PodUid
-from extender.kube.requests import Requests
 
 
 class Tracing:

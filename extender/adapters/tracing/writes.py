@@ -16,9 +16,9 @@ from opentelemetry.trace import Link, SpanKind, StatusCode, Tracer, set_span_in_
 
 from extender.adapters.tracing import words
 from extender.adapters.tracing.calls import current
+from extender.kube.client.fenced import READS
+from extender.kube.client.requests import JSON, TIMEOUT, Requests
 from extender.kube.errors import Refused
-from extender.kube.fenced import READS
-from extender.kube.requests import JSON, TIMEOUT, Requests
 
 _AFTER_SECONDS = 10.0
 """A write this long after its call has its own trace, with a link to the call."""

@@ -5,9 +5,9 @@ objects. So everything is checked first, then the objects are written, then the 
 mode, a failure on the way rolls back what was written, also if it is a defect. If there is more than one write, an
 intent is stored before them and deleted when all is done. So a crash leaves no half of it. Incremental transactions do
 not promise that, and claims end with their process in any case. An unanswered write is looked up and, if it was done,
-rolled back in either mode. The names are locked during the writes, and for a few seconds at most until something can
-be rolled back. The rest is rolled back name by name unless others have changed it, then by its intent. Other clients
-may see a part meanwhile. Callers are answered at the end. Modes and detections are those of `core.ledger.transaction`."""
+rolled back in either mode. The names are locked during the writes, and some seconds at most until something can be
+rolled back. The rest is rolled back name by name unless others have changed it, then by its intent. Other clients may
+see a part meanwhile. Callers are answered at the end. Modes and detections are those of `core.ledger.transaction`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """In process: a connection without sockets to an API server in the same event loop.
 
-It implements `extender.kube.requests.Requests`, with the same paths, bytes and errors, and applies injected faults
-(`ApiServer.faults`).
+It implements `extender.kube.client.requests.Requests`, with the same paths, bytes and errors, and applies injected
+faults (`ApiServer.faults`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from urllib.parse import parse_qsl, unquote
 
+from extender.kube.client.requests import JSON, TIMEOUT, refusal
 from extender.kube.errors import Refused, Silent
-from extender.kube.requests import JSON, TIMEOUT, refusal
 from kubesim.apiserver.machinery.wire import Answer, Request
 from kubesim.apiserver.serving.api import ApiServer
 from kubesim.apiserver.serving.faults import Fault

@@ -30,10 +30,11 @@ from extender.app.contracts.ports import PodRef
 from extender.kube.names import NodeName
 from extender.shipped import places
 from extender.shipped.progress import Progress
-from lab.controlplane import binaries, schedulers
+from lab.controlplane import schedulers
 from lab.controlplane.api import Api, ApiError
 from lab.controlplane.clusters import RealCluster
 from lab.controlplane.nodes import NodeShape
+from lab.controlplane.processes import binaries
 from tests.adapters.http.fakes import listening
 from tests.adapters.http.pass_through import PassThrough
 

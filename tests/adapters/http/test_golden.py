@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from extender.adapters.http.verbs import wire
-from extender.adapters.objects import to_node, to_pod
+from extender.adapters.translation.objects import to_node, to_pod
 from extender.kube.objects import Node
 from tests.adapters.http.fakes import in_process, service
 from tests.adapters.http.pass_through import PassThrough

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Iterable
 from typing import Any, Generic, TypeVar
 
-from extender.kube.requests import JSON, TIMEOUT
+from extender.kube.client.requests import JSON, TIMEOUT
 
 T = TypeVar("T")
 

@@ -27,7 +27,7 @@ from extender.adapters.kubernetes.writers.writers import (
     ApiRecorder,
     ApiWaker,
 )
-from extender.adapters.objects import WAKE
+from extender.adapters.translation.objects import WAKE
 from extender.app.contracts.kind import Declared, Identity, Replacement, identity
 from extender.app.contracts.ports import (
     EphemeralResource,
@@ -42,18 +42,18 @@ from extender.app.contracts.ports import (
     ResourceStatus,
 )
 from extender.core.names import EphemeralName
-from extender.kube.connection import Connection
-from extender.kube.credentials import Credentials, Sources, from_kubeconfig
+from extender.kube.client.connection import Connection
+from extender.kube.client.credentials import Credentials, Sources, from_kubeconfig
+from extender.kube.client.requests import METADATA_ONLY
 from extender.kube.errors import Gone, Occupied, Refused, Terminating, Unavailable
 from extender.kube.names import NodeName, PodUid, ResourceKey
-from extender.kube.requests import METADATA_ONLY
 from extender.settings.settings import OWN_NAMESPACE
 from extender.shipped.crds import shipped_definitions
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION
 from kubesim.local import LocalCluster
 from lab.controlplane.api import Access, Api, ApiError
 from lab.controlplane.clusters import RealCluster
-from loadtests import pods
+from loadtests.shared import pods
 from tests.adapters.kubernetes.manifests import Json, encode
 from tests.adapters.kubernetes.scripted_api import RecordingSink
 from tests.controlplane.deadline import eventually

@@ -10,7 +10,7 @@ import pytest
 
 from extender.adapters.kubernetes.writers.reviews import ACCESS, TOKENS, ApiReviews
 from extender.app.admin.authorization import Caller, Right
-from extender.kube.requests import JSON, TIMEOUT
+from extender.kube.client.requests import JSON, TIMEOUT
 from kubesim.apiserver.serving.api import ApiServer
 from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.clock import Clock

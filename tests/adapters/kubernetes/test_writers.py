@@ -29,9 +29,9 @@ from extender.app.contracts.ports import (
     ResourceStatus,
 )
 from extender.core.names import EphemeralName
+from extender.kube.client.requests import JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from extender.kube.errors import Gone, Occupied, Refused, Unavailable
 from extender.kube.names import NodeName, PodUid, ResourceKey
-from extender.kube.requests import JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from tests.adapters.kubernetes.manifests import encode, pod, resource
 from tests.adapters.kubernetes.scripted_api import ScriptedApi
 

@@ -24,7 +24,7 @@ import httpx
 from extender.shipped.crds import shipped_definitions
 from lab.controlplane.api import Access
 from lab.controlplane.clusters import RealCluster
-from loadtests.progress import say
+from loadtests.shared.progress import say
 from tests.conformance.recorded.script.whole import SCRIPT
 from tests.conformance.recorded.session import FILE, Exchange, Session, write
 

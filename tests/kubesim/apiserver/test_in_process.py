@@ -32,9 +32,9 @@ from extender.app.contracts.ports import (
 )
 from extender.core.cluster import Pod
 from extender.core.names import EphemeralName
+from extender.kube.client.requests import refusal
 from extender.kube.errors import Expired, Gone, Occupied, Refused, Silent, Unavailable
 from extender.kube.names import NodeName, PodUid, ResourceKey
-from extender.kube.requests import refusal
 from kubesim.apiserver.serving.in_process import InProcess
 from tests.kubesim.apiserver.apis import MERGE, NODES, PODS, Api, node, pod
 

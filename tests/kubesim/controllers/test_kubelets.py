@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
+from extender.kube.client.requests import MERGE_PATCH
 from extender.kube.errors import Gone
-from extender.kube.requests import MERGE_PATCH
 from kubesim.apiserver.validation.pod_rules import MIRROR
 from kubesim.controllers.following import Following
 from kubesim.controllers.garbage import QUARANTINE

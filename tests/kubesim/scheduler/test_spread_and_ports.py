@@ -10,16 +10,16 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from extender.adapters.objects import to_node, to_pod
+from extender.adapters.translation.objects import to_node, to_pod
 from extender.core.affinity.affinity_rules import HOST_PORTS, SPREAD, Rules
 from extender.core.affinity.pod_affinity_index import Around, PodAffinityIndex
 from extender.kube import objects
 from kubesim.kinds import Json
-from kubesim.scheduler.cache import Cache, NodeInfo
 from kubesim.scheduler.config import Profile
-from kubesim.scheduler.filters import NODE_PORTS, Filters
-from kubesim.scheduler.seen import SeenNode, SeenPod
-from kubesim.scheduler.topology_spread import TOPOLOGY_SPREAD, spread_scores
+from kubesim.scheduler.plugins.filters import NODE_PORTS, Filters
+from kubesim.scheduler.plugins.topology_spread import TOPOLOGY_SPREAD, spread_scores
+from kubesim.scheduler.state.cache import Cache, NodeInfo
+from kubesim.scheduler.state.seen import SeenNode, SeenPod
 
 KEYS = ("zone", "rack")
 WANTS_NONE: Json = {}

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
+from extender.kube.client.requests import JSON, TIMEOUT
 from extender.kube.names import PodUid
-from extender.kube.requests import JSON, TIMEOUT
 from kubesim.apiserver.serving.api import Answer, ApiServer, Request
 from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.clock import Clock

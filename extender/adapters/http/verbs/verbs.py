@@ -18,7 +18,7 @@ import structlog
 from extender.adapters.http.metrics import VerbMetrics
 from extender.adapters.http.problems import Problem, ProblemKind
 from extender.adapters.http.verbs import wire
-from extender.adapters.objects import is_managed, to_pod
+from extender.adapters.translation.objects import is_managed, to_pod
 from extender.app.contracts.extender_api import Verbs, Verdict
 from extender.app.contracts.ports import PodRef
 from extender.core.cluster import Pod

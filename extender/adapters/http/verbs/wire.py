@@ -22,7 +22,7 @@ from msgspec import Raw, Struct, field
 
 from extender.adapters.http.problems import Problem, ProblemKind, dotted
 from extender.adapters.http.verbs.lazy_node_names import LazyNodeNames, cut_out, sent_names
-from extender.adapters.pod_sizes import outlined
+from extender.adapters.translation.pod_sizes import outlined
 from extender.app.contracts.extender_api import Verdict, Victims
 from extender.kube.names import NodeName, PodUid
 from extender.kube.objects import Pod

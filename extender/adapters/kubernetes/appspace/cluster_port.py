@@ -23,8 +23,8 @@ from extender.adapters.kubernetes.reflectors.reflector import Reflector
 from extender.adapters.kubernetes.reflectors.watched_kind import WatchedKind
 from extender.adapters.kubernetes.writers.pod_changes import PodChanges, Template
 from extender.adapters.kubernetes.writers.writers import ApiNodeStatusWriter
-from extender.adapters.objects import to_pod
-from extender.adapters.pod_sizes import outlined
+from extender.adapters.translation.objects import to_pod
+from extender.adapters.translation.pod_sizes import outlined
 from extender.app.contracts.ports import PodOwner
 from extender.app.objects.retry import until_answered
 from extender.core.cluster import Pod
@@ -49,9 +49,9 @@ from extender.esl.runtime.facts import Nodes, PodFacts
 from extender.esl.runtime.policy_loop import PolicyLoop
 from extender.esl.runtime.several import Several
 from extender.kube import objects
+from extender.kube.client.requests import Requests, address
 from extender.kube.errors import Gone, Refused
 from extender.kube.names import NodeName, ResourceKey
-from extender.kube.requests import Requests, address
 
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0

@@ -41,8 +41,8 @@ from extender.esl.gangs.gang_life import USUAL_TIMES, Times
 from extender.esl.gangs.gang_run import GangFailed, GangRun
 from extender.esl.gangs.gang_spec import GangSpec
 from extender.esl.gangs.gang_turns import GangEsl, Space
+from extender.kube.client.requests import Requests
 from extender.kube.errors import Refused, Unavailable
-from extender.kube.requests import Requests
 
 __all__ = ["ExtendedResourceGangs", "GangFailed", "GangRun"]
 

@@ -24,7 +24,7 @@ from extender.esl.base import Effect, Notice
 from extender.esl.runtime.policy_asks import PolicyAsks, Tell
 from extender.esl.runtime.policy_esl import PolicyEsl
 from extender.esl.runtime.several import Several
-from extender.kube.requests import Requests
+from extender.kube.client.requests import Requests
 
 _log = structlog.get_logger(__name__)
 

@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from extender.adapters.kubernetes.reflectors.watched_kind import WatchedKind, spec_within
 from extender.core.budgets import Budget
+from extender.kube.client.requests import Requests, address
 from extender.kube.errors import Unavailable
 from extender.kube.node_match import Requirement
-from extender.kube.requests import Requests, address
 
 
 class _Metadata(Struct, rename="camel"):

@@ -9,13 +9,13 @@ from __future__ import annotations
 from msgspec import Struct
 
 from extender.adapters.kubernetes.reflectors.watched_kind import WatchedKind, spec_within
-from extender.adapters.pod_constraints import read_selector
-from extender.adapters.pod_sizes import selected
+from extender.adapters.translation.pod_constraints import read_selector
+from extender.adapters.translation.pod_sizes import selected
 from extender.core.daemons import DaemonSet
+from extender.kube.client.requests import address
 from extender.kube.node_match import Toleration
 from extender.kube.objects import Affinity, LabelSelector, PodSpec, TolerationJson
 from extender.kube.reading import required_terms, tolerations_of
-from extender.kube.requests import address
 
 GROUP, VERSION, PLURAL = "apps", "v1", "daemonsets"
 _MOST = 256

@@ -12,7 +12,7 @@ from msgspec import Struct
 from extender.adapters.kubernetes.reflectors.watched_kind import WatchedKind
 from extender.core.gang_ask import derived_key
 from extender.core.gangs.cycle.expected_members import Promise
-from extender.kube.requests import address
+from extender.kube.client.requests import address
 
 GROUP, VERSION, PLURAL = "batch", "v1", "jobs"
 

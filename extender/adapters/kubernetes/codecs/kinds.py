@@ -6,8 +6,8 @@ from typing import Any
 
 from extender.adapters.kubernetes.codecs.schema import ObjectJson, Schema, path_of
 from extender.adapters.kubernetes.reflectors.watched_kind import WatchedKind
-from extender.adapters.objects import to_node, to_pod
-from extender.adapters.pod_sizes import outlined
+from extender.adapters.translation.objects import to_node, to_pod
+from extender.adapters.translation.pod_sizes import outlined
 from extender.app.contracts.kind import O
 from extender.core.cluster import Node, Pod
 from extender.kube import objects

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from extender.adapters.kubernetes.reflectors.watched_kind import WatchedKind
 from extender.core.gangs.state.pod_groups import PodGroup
-from extender.kube.requests import address
+from extender.kube.client.requests import address
 
 GROUP, VERSION, PLURAL = "scheduling.x-k8s.io", "v1alpha1", "podgroups"
 

@@ -17,9 +17,9 @@ from extender.adapters.kubernetes.codecs.resources import EphemeralResources
 from extender.adapters.kubernetes.codecs.schema import MARK, READY, ObjectJson, Schema, path_of, ready_since, timestamp
 from extender.app.contracts.kind import C, Declared, Named, O, Replacement, S, Standing, identity
 from extender.app.contracts.ports import EphemeralResource, Intent, ResourceChange, ResourceStatus
+from extender.kube.client.requests import JSON, JSON_PATCH, MERGE_PATCH, Requests, address
 from extender.kube.errors import Gone, Refused, Unavailable, asking_for_no_version
 from extender.kube.nesting import Decoder
-from extender.kube.requests import JSON, JSON_PATCH, MERGE_PATCH, Requests, address
 
 _REMEMBERED = 16384
 

@@ -20,9 +20,9 @@ import msgspec
 
 from extender.adapters.kubernetes.election.lease_shapes import Lease, Metadata, change, lease, leases_of, read, to_time
 from extender.core.names import DOMAIN
+from extender.kube.client.requests import METADATA_ONLY, Requests
 from extender.kube.errors import Gone, Occupied
 from extender.kube.nesting import Decoder
-from extender.kube.requests import METADATA_ONLY, Requests
 
 LEASE_LABEL = f"{DOMAIN}/ghost-lease"
 DURATION = 15

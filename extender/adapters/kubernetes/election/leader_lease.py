@@ -14,8 +14,8 @@ import msgspec
 from extender.adapters.kubernetes.election.lease_shapes import Lease, Metadata, change, lease, leases_of, read, to_time
 from extender.core.election import MOST_IN_VAIN, NOBODY, Record
 from extender.core.names import DOMAIN
+from extender.kube.client.requests import Requests
 from extender.kube.errors import Gone, Refused
-from extender.kube.requests import Requests
 
 ADDRESS = f"{DOMAIN}/address"
 """Annotation: the address where the holder answers kube-scheduler's requests."""

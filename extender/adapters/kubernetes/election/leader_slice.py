@@ -16,8 +16,8 @@ import structlog
 
 from extender.core.common.backoff import BackOff
 from extender.core.names import DOMAIN
+from extender.kube.client.requests import Requests, address
 from extender.kube.errors import Gone, Refused, Unavailable
-from extender.kube.requests import Requests, address
 
 SERVICE_NAME = "kubernetes.io/service-name"
 _MANAGED_BY = "endpointslice.kubernetes.io/managed-by"

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from extender.kube.client.requests import MERGE_PATCH, TIMEOUT, Requests, address
 from extender.kube.errors import Unavailable
 from extender.kube.nesting import Decoder
-from extender.kube.requests import MERGE_PATCH, TIMEOUT, Requests, address
 
 T = TypeVar("T")
 

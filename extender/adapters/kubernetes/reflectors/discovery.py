@@ -7,8 +7,8 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from extender.kube.client.requests import Requests, address
 from extender.kube.errors import Gone, Refused, Unavailable
-from extender.kube.requests import Requests, address
 
 T = TypeVar("T")
 

@@ -37,8 +37,8 @@ from extender.adapters.kubernetes.reflectors.watched_kind import Unreadable, Wat
 from extender.app.contracts.ports import Sink
 from extender.app.objects.versions import older
 from extender.core.common.backoff import BackOff
+from extender.kube.client.requests import Requests, Status, refusal
 from extender.kube.errors import Away, Expired, Refused, Silent, Unavailable
-from extender.kube.requests import Requests, Status, refusal
 
 T = TypeVar("T")
 

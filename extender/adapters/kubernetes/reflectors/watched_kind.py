@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from extender.adapters.pod_sizes import LONG
+from extender.adapters.translation.pod_sizes import LONG
 from extender.core.common.value import value
 from extender.kube.nesting import Decoder
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from extender.app.contracts.ports import PodRef
+from extender.kube.client.requests import Requests, address
 from extender.kube.errors import Gone, Unavailable
 from extender.kube.nesting import Decoder
-from extender.kube.requests import Requests, address
 
 _ENDED = ("Succeeded", "Failed")
 

@@ -28,9 +28,9 @@ from extender.esl.base import (
 from extender.esl.gangs.departed import GHOST_LABEL
 from extender.esl.gangs.ghost_manifest import ghost_manifest
 from extender.esl.runtime.task_manifest import is_its, task_manifest
+from extender.kube.client.requests import METADATA_ONLY, Requests, address
 from extender.kube.errors import Gone, Occupied, Refused, Unavailable
 from extender.kube.nesting import Decoder
-from extender.kube.requests import METADATA_ONLY, Requests, address
 
 Template = Callable[[LaunchTask], Mapping[str, Any] | None]
 """Returns the manifest from which the application wants the task's pod; None if it gave none."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from extender.app.admin.authorization import GROUP, Caller, Right
-from extender.kube.requests import Requests
+from extender.kube.client.requests import Requests
 
 TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"

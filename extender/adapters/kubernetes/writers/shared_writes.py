@@ -14,8 +14,8 @@ from collections.abc import AsyncGenerator
 from functools import partial
 
 from extender.app.fair_semaphore import FairSemaphore
-from extender.kube.fenced import READS, Warm
-from extender.kube.requests import JSON, TIMEOUT
+from extender.kube.client.fenced import READS, Warm
+from extender.kube.client.requests import JSON, TIMEOUT
 
 _AT_ONCE, _EACH = 384, 128
 """Fewer than the connections: reads and watches use the others."""

@@ -20,15 +20,15 @@ import structlog
 from extender.adapters.kubernetes.codecs.resources import EphemeralResources
 from extender.adapters.kubernetes.codecs.schema import path_of
 from extender.adapters.kubernetes.writers.writers import COMPONENT, ApiNodeStatusWriter, ApiWaker
-from extender.adapters.objects import WAKE
+from extender.adapters.translation.objects import WAKE
 from extender.app.contracts.ports import PodRef
 from extender.core.attempt import ATTEMPT
 from extender.core.gang_ask import GANG_GATE
 from extender.core.names import DOMAIN, in_domain
+from extender.kube.client.requests import Requests, address
 from extender.kube.errors import Gone, Refused, Unavailable
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from extender.kube.nesting import Decoder
-from extender.kube.requests import Requests, address
 
 _log = structlog.get_logger(__name__)
 

@@ -16,15 +16,15 @@ from typing import Any
 
 import msgspec
 
-from extender.adapters.objects import WAKE
+from extender.adapters.translation.objects import WAKE
 from extender.app.contracts.ports import Notice, PodRef
 from extender.core.attempt import ATTEMPT
 from extender.core.gang_ask import GANG_GATE
+from extender.kube.client.requests import MERGE_PATCH, METADATA_ONLY, STRATEGIC_MERGE_PATCH, Requests, address
 from extender.kube.errors import Gone, Occupied, Unavailable, asking_for_no_version
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.nesting import Decoder
 from extender.kube.printable import printable
-from extender.kube.requests import MERGE_PATCH, METADATA_ONLY, STRATEGIC_MERGE_PATCH, Requests, address
 
 COMPONENT = "escher"
 

@@ -1,0 +1,1 @@
+"""What all commands share: the terminal, requests to the service, files."""

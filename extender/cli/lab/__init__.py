@@ -1,0 +1,1 @@
+"""Commands of the lab: they start a control plane of their own."""

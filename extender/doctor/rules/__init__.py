@@ -1,0 +1,1 @@
+"""Rules: the checks, by what they look at."""

@@ -1,0 +1,1 @@
+"""Plugins: filters, scores and queueing hints, as kube-scheduler's own."""

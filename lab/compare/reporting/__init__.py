@@ -1,0 +1,1 @@
+"""Reporting: figures, tables, plots and pages, from a run's raw files."""

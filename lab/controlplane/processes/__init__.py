@@ -1,0 +1,1 @@
+"""Processes of a cluster: how they are built, started, watched and stopped."""

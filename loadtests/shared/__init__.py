@@ -1,0 +1,1 @@
+"""What several load tests share: the ledger's witness, lists, sightings, turns."""
