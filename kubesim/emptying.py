@@ -13,10 +13,10 @@ import msgspec
 
 from extender.kube.client.requests import MERGE_PATCH
 from extender.kube.errors import Refused
+from kubesim.apiserver.machinery.store import Backup, key_of
 from kubesim.apiserver.serving.api import ApiServer
 from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, JOB, NAMESPACE, POD, Json, Kind
-from kubesim.store import Backup, key_of
 
 _AT_ONCE = msgspec.json.encode({"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
 _NO_FINALIZERS = msgspec.json.encode({"metadata": {"finalizers": None}})

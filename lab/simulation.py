@@ -30,6 +30,7 @@ from extender.kube.errors import Occupied
 from extender.runtime import Runtime
 from extender.settings.settings import Settings
 from extender.shipped import crds
+from kubesim.apiserver.machinery.store import Backup
 from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.clock import Clock
 from kubesim.embedded import Cluster
@@ -43,7 +44,6 @@ from kubesim.kinds import (
     Kind,
 )
 from kubesim.scheduler.extender_client import CallableExtender, ExtenderClient, ExtenderFailed
-from kubesim.store import Backup
 from lab.controlplane import marking, nodes, schedulers
 from lab.controlplane.nodes import NodeShape
 from lab.simulated_service import NoAnswer, ServiceLife, SteppedClock

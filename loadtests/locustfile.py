@@ -35,7 +35,7 @@ kube-scheduler sends one filter call after the other: one user. More users show 
 
 LOAD_SHAPE is ramp, spike or soak (loadtests/load/shapes.py), for --users and --run-time. LOAD_RATE is the most verbs a
 second of all users together, whatever their number (loadtests/load/pace.py). LOAD_FOLDER receives times by name, with
-finer resolution than Locust's (loadtests/load/timings.py).
+finer resolution than Locust's (loadtests/load/results/timings.py).
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ from typing import Any
 from locust import FastHttpUser, LoadTestShape, constant, events, task
 
 from loadtests.load import users
+from loadtests.load.results.timings import REFERENCE as OF_REFERENCE
+from loadtests.load.results.timings import Files, Spread, Timings, ratio
 from loadtests.load.shapes import tick
-from loadtests.load.timings import REFERENCE as OF_REFERENCE
-from loadtests.load.timings import Files, Spread, Timings, ratio
 from loadtests.load.users import EphemeralPods, Explainer, GangPods, OrdinaryPods, Policies, Resources, WhatIf
 from loadtests.recorded.calls import Call, Ready, load, select
 

@@ -29,8 +29,8 @@ from lab.controlplane.api import Api, ApiError
 from lab.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
 from lab.controlplane.nodes import NodeShape
 from loadtests.failover.replicated import Replicated, ReplicatedCluster, ReplicatedEmbeddedCluster
-from loadtests.goals.connection import Connection, request
-from loadtests.load.samples import usage
+from loadtests.goals.measuring.connection import Connection, request
+from loadtests.load.results.samples import usage
 from loadtests.shared.ledger import Service
 from loadtests.shared.pods import EXTENDER, Json, pod
 from loadtests.shared.progress import say

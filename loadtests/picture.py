@@ -11,8 +11,8 @@ from typing import Any
 from extender.app.cache.cache import Cache
 from extender.bootstrap import Application
 from extender.core.ledger.ledger import HoldingKind
+from kubesim.apiserver.machinery.store import Store
 from kubesim.kinds import DAEMON_SET, DISRUPTION_BUDGET, JOB, NAMESPACE, NODE, POD, Json, Kind
-from kubesim.store import Store
 from loadtests.life.policies import POLICY
 from loadtests.life.seeing import name, uid
 from loadtests.life.works import POD_GROUP

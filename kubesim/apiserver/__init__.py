@@ -1,4 +1,4 @@
-"""The API server: takes requests and returns answers and watches, over objects of `kubesim.store`.
+"""The API server: takes requests and returns answers and watches, over objects of `machinery.store`.
 
 `api` receives each request. The modules beside it answer it: lists (`reads`), watches, writes with defaults and
 validation (`admission`, by kind; `schema` and `cel` for custom resources), patches, deletions, bindings, and what

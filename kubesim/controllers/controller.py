@@ -15,10 +15,10 @@ import structlog
 
 from extender.kube.client.requests import JSON, METADATA_ONLY, STRATEGIC_MERGE_PATCH, Requests
 from extender.kube.errors import Refused
+from kubesim.apiserver.machinery.store import Change, Store
 from kubesim.clock import Clock
 from kubesim.controllers.following import Following
 from kubesim.kinds import NAMESPACE, Json, Kind
-from kubesim.store import Change, Store
 
 _log = structlog.get_logger(__name__)
 

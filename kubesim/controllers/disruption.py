@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from kubesim.apiserver.machinery.selectors import of_label_selector
+from kubesim.apiserver.machinery.store import Change
 from kubesim.controllers.controller import Controller
 from kubesim.kinds import DISRUPTION_BUDGET, POD, Json
-from kubesim.store import Change
 
 _SOON = 0.01
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from kubesim.apiserver.machinery.store import Change
 from kubesim.controllers.controller import Controller
 from kubesim.kinds import EVENT, EVENTS
-from kubesim.store import Change
 
 EVENT_SECONDS = 3600.0
 _HAIR = 1e-6

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection
 
 import structlog
 
+from kubesim.apiserver.machinery.store import Change, Store
 from kubesim.kinds import Kind
-from kubesim.store import Change, Store
 
 _log = structlog.get_logger(__name__)
 

@@ -10,10 +10,10 @@ from itertools import chain
 from typing import Any
 
 from extender.kube.client.requests import MERGE_PATCH
+from kubesim.apiserver.machinery.store import Change
 from kubesim.controllers import pod_ends
 from kubesim.controllers.controller import Controller
 from kubesim.kinds import BUILT_IN, CUSTOM_RESOURCE_DEFINITION, NAMESPACE, NODE, POD, Json, Kind, custom
-from kubesim.store import Change
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 _LONGEST_PAUSE = 2.0

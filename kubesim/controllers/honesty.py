@@ -5,10 +5,10 @@ Real clusters have no such controller. `kubesim.heeding` lists the fields.
 
 from __future__ import annotations
 
+from kubesim.apiserver.machinery.store import Change
 from kubesim.controllers.controller import Controller
 from kubesim.heeding import unheeded
 from kubesim.kinds import EVENTS, POD
-from kubesim.store import Change
 
 NOT_HEEDED = "NotHeeded"
 """The reason of these events."""

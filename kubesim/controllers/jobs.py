@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kubesim.apiserver.machinery.store import Change
 from kubesim.controllers.controller import Controller
 from kubesim.kinds import JOB, POD, Json
-from kubesim.store import Change
 
 TRACKING = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"

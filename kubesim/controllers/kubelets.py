@@ -10,11 +10,11 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
+from kubesim.apiserver.machinery.store import Change
 from kubesim.controllers import pod_ends
 from kubesim.controllers.controller import Controller
 from kubesim.controllers.pod_ends import Annotations
 from kubesim.kinds import NODE, POD, Json
-from kubesim.store import Change
 
 _CONDITIONS = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory"),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from extender.kube.client.requests import MERGE_PATCH
+from kubesim.apiserver.machinery.store import Change
 from kubesim.controllers.controller import Controller
 from kubesim.kinds import NODE, Json
-from kubesim.store import Change
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 

@@ -9,6 +9,7 @@ import msgspec
 import structlog
 
 from extender.kube.pod_requests import UnreadableObject
+from kubesim.apiserver.machinery.store import Change
 from kubesim.kinds import NODE, Json
 from kubesim.scheduler.config import SchedulerConfig
 from kubesim.scheduler.plugins.hints import News
@@ -16,7 +17,6 @@ from kubesim.scheduler.queue import Queue
 from kubesim.scheduler.state.cache import Cache
 from kubesim.scheduler.state.news import ClusterEvent, of_node, of_pod
 from kubesim.scheduler.state.seen import PodKey, SeenNode, SeenPod
-from kubesim.store import Change
 
 _log = structlog.get_logger(__name__)
 

@@ -15,6 +15,7 @@ import structlog
 
 from extender.kube.client.requests import Requests
 from extender.kube.errors import Refused, Unavailable
+from kubesim.apiserver.machinery.store import Store
 from kubesim.clock import Clock
 from kubesim.controllers.following import LATE_BY, Following
 from kubesim.kinds import DISRUPTION_BUDGET, NODE, POD
@@ -33,7 +34,6 @@ from kubesim.scheduler.state.nominator import Nominator
 from kubesim.scheduler.state.seen import SeenPod
 from kubesim.scheduler.state.verdicts import CannotSchedule, NoNodes
 from kubesim.scheduler.writer import SCHEDULED, Writer
-from kubesim.store import Store
 
 _log = structlog.get_logger(__name__)
 _CYCLE = 0.0005

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from kubesim.apiserver.machinery.store import Change
 from kubesim.kinds import EVENT, EVENTS, Json
-from kubesim.store import Change
 from loadtests.fault_simulation.stage import SERVICES, Stage
 
 _encode = msgspec.json.Encoder(order="deterministic").encode

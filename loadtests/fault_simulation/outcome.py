@@ -12,13 +12,13 @@ from collections.abc import Collection, Mapping, Sequence
 import httpx
 from prometheus_client import CollectorRegistry
 
+from kubesim.apiserver.machinery.store import Change, Store
 from kubesim.kinds import NODE, POD, Json, Kind
-from kubesim.store import Change, Store
 from lab.simulated_service import ServiceLife
 from loadtests.chaos.rest import resources_amiss
+from loadtests.fault_simulation.actors.transactions import NAMESPACE
+from loadtests.fault_simulation.actors.working import GROUP
 from loadtests.fault_simulation.plan import Work
-from loadtests.fault_simulation.transactions import NAMESPACE
-from loadtests.fault_simulation.working import GROUP
 from loadtests.life.seeing import label, name
 from loadtests.month.agreement import units_of
 from loadtests.picture import differing, known, said

@@ -14,19 +14,19 @@ from unittest.mock import patch
 
 from extender.adapters.kubernetes.reflectors import reflector
 from extender.app.cycle import pod_events as population
+from kubesim.apiserver.machinery.store import Change
 from kubesim.kinds import POD
-from kubesim.store import Change
 from loadtests.defects import defects, leaves, told
+from loadtests.fault_simulation.actors.noise import Noise
+from loadtests.fault_simulation.actors.restoring import Restoring
+from loadtests.fault_simulation.actors.steps import Steps
+from loadtests.fault_simulation.actors.striking import Striking
+from loadtests.fault_simulation.actors.working import Working
 from loadtests.fault_simulation.history import History
-from loadtests.fault_simulation.noise import Noise
 from loadtests.fault_simulation.outcome import LEFT, Ran, amiss, states
 from loadtests.fault_simulation.plan import Fault, Plan
-from loadtests.fault_simulation.restoring import Restoring
 from loadtests.fault_simulation.rounds import LookedAtLoop
 from loadtests.fault_simulation.stage import SERVICES, Stage, stage_of
-from loadtests.fault_simulation.steps import Steps
-from loadtests.fault_simulation.striking import Striking
-from loadtests.fault_simulation.working import Working
 from loadtests.harm.embedded import attach
 from loadtests.life.loops import Loops, Spinning
 from loadtests.life.policies import POLICY

@@ -11,14 +11,14 @@ from typing import Any, Protocol
 
 from extender.availability import Candidate
 from extender.bootstrap import Cluster as Connection
+from kubesim.apiserver.machinery.store import Backup
 from kubesim.clock import Clock
 from kubesim.embedded import Cluster
 from kubesim.scheduler.extender_client import CallableExtender, ExtenderClient
-from kubesim.store import Backup
 from lab.controlplane.nodes import NodeShape
 from lab.simulated_service import ServiceLife, SteppedClock
 from lab.simulation import SERVICE, Simulation
-from loadtests.fault_simulation.calls import Calls
+from loadtests.fault_simulation.actors.calls import Calls
 from loadtests.fault_simulation.drawing import CPU_OF_NODE
 from loadtests.fault_simulation.plan import Plan
 from loadtests.fault_simulation.rounds import IN_SERVICE

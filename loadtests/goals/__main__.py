@@ -26,11 +26,11 @@ from typing import NamedTuple
 from extender.shipped.errors import ClusterError
 from lab.compare import comparing, runs
 from loadtests.goals import at_scale, control_plane, core_costs, http_verbs, resource_costs
-from loadtests.goals.cores import disturbance
-from loadtests.goals.history import Broken, History, Line, Where
-from loadtests.goals.measured import Measured
-from loadtests.goals.rows import BY_NAME, COMPARE, CORE, HTTP, RESOURCES, SCALE
-from loadtests.goals.table import table
+from loadtests.goals.measuring.cores import disturbance
+from loadtests.goals.measuring.history import Broken, History, Line, Where
+from loadtests.goals.measuring.measured import Measured
+from loadtests.goals.measuring.rows import BY_NAME, COMPARE, CORE, HTTP, RESOURCES, SCALE
+from loadtests.goals.measuring.table import table
 from loadtests.shared.progress import say
 
 HISTORY = Path("results/bench-history.csv")

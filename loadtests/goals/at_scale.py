@@ -24,8 +24,8 @@ from pathlib import Path
 import httpx
 
 from lab.compare.reporting.figures import Sample, estimate
-from loadtests.goals.crowded import Crowded
-from loadtests.goals.measured import Measured
+from loadtests.goals.measuring.crowded import Crowded
+from loadtests.goals.measuring.measured import Measured
 from loadtests.shared.progress import say
 
 READY = "time from start to ready"

@@ -12,9 +12,9 @@ from lab.compare.reporting.timeline import GangTimes, TrialTimes
 from lab.compare.runs import DEFAULT_SAMPLING, REAL, Recorded
 from lab.compare.vocabulary import BASE, EXTENDER, NATIVE, SINGLE, THROUGH
 from lab.compare.vocabulary import BURST as MANY_GANGS
-from loadtests.goals.history import Where
-from loadtests.goals.measured import Measured, of_estimate
-from loadtests.goals.rows import (
+from loadtests.goals.measuring.history import Where
+from loadtests.goals.measuring.measured import Measured, of_estimate
+from loadtests.goals.measuring.rows import (
     BURST,
     LARGE,
     LARGE_NODES,

@@ -33,8 +33,8 @@ from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 from lab.compare.reporting.figures import Estimate, Sample, estimate, ratio
-from loadtests.goals import objects
-from loadtests.goals.in_process import (
+from loadtests.goals.measuring import objects
+from loadtests.goals.measuring.in_process import (
     NOW,
     Cluster,
     apply,
@@ -43,7 +43,7 @@ from loadtests.goals.in_process import (
     lines_of,
     spent_on,
 )
-from loadtests.goals.measured import Measured
+from loadtests.goals.measuring.measured import Measured
 from loadtests.shared.progress import say
 
 PLAN, NO_PLAN = "gang planned", "gang does not fit"

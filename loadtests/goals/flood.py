@@ -28,7 +28,8 @@ from extender.adapters.kubernetes.codecs import kinds
 from extender.adapters.kubernetes.reflectors.reflector import Reflector
 from extender.core.cluster import Pod
 from extender.kube.client.requests import JSON, TIMEOUT
-from loadtests.goals import core_costs, in_process, objects
+from loadtests.goals import core_costs
+from loadtests.goals.measuring import in_process, objects
 
 EVENTS, NODES, NAMES = 10_000, 5_000, 500
 _WAIT = 60.0

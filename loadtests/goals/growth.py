@@ -25,8 +25,9 @@ from extender.adapters.forked import Forked
 from extender.adapters.http.server.asgi import create_app
 from extender.adapters.kubernetes.codecs import kinds
 from extender.core.cluster import Pod
-from loadtests.goals import core_costs, in_process, objects
+from loadtests.goals import core_costs
 from loadtests.goals.at_scale import resident_and_proportional
+from loadtests.goals.measuring import in_process, objects
 from loadtests.shared.progress import say
 
 NODES, PODS = 15_000, 500_000

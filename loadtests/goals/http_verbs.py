@@ -34,13 +34,13 @@ from lab.controlplane.clusters import EmbeddedCluster
 from lab.controlplane.nodes import NodeShape
 from loadtests import reference
 from loadtests.chaos.load import NAMESPACE
-from loadtests.goals import rows
-from loadtests.goals.connection import Answer, Connection, request
-from loadtests.goals.cores import Pinned
-from loadtests.goals.interleaved import Interleaved, Taken
-from loadtests.goals.measured import Measured, of_estimate
+from loadtests.goals.measuring import rows
+from loadtests.goals.measuring.connection import Answer, Connection, request
+from loadtests.goals.measuring.cores import Pinned
+from loadtests.goals.measuring.interleaved import Interleaved, Taken
+from loadtests.goals.measuring.measured import Measured, of_estimate
+from loadtests.load.results.samples import usage
 from loadtests.load.run import until_known
-from loadtests.load.samples import usage
 from loadtests.recorded.calls import Call, Ready, load, select
 from loadtests.shared.ledger import Service
 from loadtests.shared.progress import say

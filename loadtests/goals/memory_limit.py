@@ -33,9 +33,9 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from loadtests.goals import objects
 from loadtests.goals.at_scale import SETTLES, serving, wait_until_ready
-from loadtests.goals.crowded import Crowded
+from loadtests.goals.measuring import objects
+from loadtests.goals.measuring.crowded import Crowded
 from loadtests.recorded.calls import load, select
 from loadtests.shared.progress import say
 

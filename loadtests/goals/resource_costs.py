@@ -40,8 +40,8 @@ from lab.compare.trials.pods import a_few_at_a_time
 from lab.compare.trials.polling import until
 from lab.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
 from lab.controlplane.witness import Late
-from loadtests.goals.measured import Measured, of_estimate
-from loadtests.goals.rows import ASKING_FOR_MANY, LOCALITY, MANY_RESOURCES
+from loadtests.goals.measuring.measured import Measured, of_estimate
+from loadtests.goals.measuring.rows import ASKING_FOR_MANY, LOCALITY, MANY_RESOURCES
 from loadtests.native_policies.bench import connected
 from loadtests.native_policies.site import NAMESPACE, PODS, Outside, RealSite
 from loadtests.native_policies.work import BATCH, POD, node_term

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from kubesim.kinds import DISRUPTION_BUDGET
-from loadtests.life.machines import Machines
-from loadtests.life.people import People
+from loadtests.life.actors.machines import Machines
+from loadtests.life.actors.people import People
+from loadtests.life.actors.surroundings import Surroundings
 from loadtests.life.policies import Policies
 from loadtests.life.scene import Scene
-from loadtests.life.surroundings import Surroundings
 from loadtests.life.works import NAMESPACES, POD_GROUP
 
 GANG, POD, FOREIGN_GANG, END_WORK = "gang", "pod", "foreign-gang", "end-work"

@@ -15,16 +15,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from kubesim.apiserver.machinery.store import ADDED, Change
 from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.kinds import NAMESPACE, POD, PRIORITY_CLASS
-from kubesim.store import ADDED, Change
 from lab.controlplane.nodes import NodeShape
 from lab.simulation import Simulation
 from loadtests.defects import defects, leaves, told
 from loadtests.harm.embedded import attach
-from loadtests.life.crews import Crews
-from loadtests.life.foreign import ForeignScheduler
-from loadtests.life.hands import Hands
+from loadtests.life.actors.crews import Crews
+from loadtests.life.actors.foreign import ForeignScheduler
+from loadtests.life.actors.hands import Hands
 from loadtests.life.happenings import END_WORK, INSTALL_GROUPS, NEW_WORKS, POLICY, WEIGHTS, Happenings
 from loadtests.life.hoards import Hoards
 from loadtests.life.loops import Loops, Spinning, run_in

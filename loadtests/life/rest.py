@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kubesim.apiserver.machinery.store import Store
 from kubesim.kinds import NODE, POD
-from kubesim.store import Store
 from loadtests.life.works import POD_GROUP
 from loadtests.shared.pods import OURS
 from loadtests.shared.reading import group_key, scheduler_of

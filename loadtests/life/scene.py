@@ -8,10 +8,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from kubesim.store import Store
+from kubesim.apiserver.machinery.store import Store
 from lab.simulation import Simulation
-from loadtests.life.crews import Crews
-from loadtests.life.hands import Hands
+from loadtests.life.actors.crews import Crews
+from loadtests.life.actors.hands import Hands
 from loadtests.life.works import Works
 
 T = TypeVar("T")

@@ -5,8 +5,8 @@ It shares no code with the service, because the checks judge the service by it.
 
 from __future__ import annotations
 
+from kubesim.apiserver.machinery.store import Store
 from kubesim.kinds import NODE, POD, Json
-from kubesim.store import Store
 from loadtests.shared.reading import quantity
 from loadtests.shared.room import RoomWatch
 

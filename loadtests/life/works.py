@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kubesim.kinds import JOB, POD, Json, Kind
-from loadtests.life.crews import DAEMONS, REPLICAS, STATEFUL, TRAINING, Crew, Crews
-from loadtests.life.foreign import COSCHEDULING
-from loadtests.life.hands import Hands
+from loadtests.life.actors.crews import DAEMONS, REPLICAS, STATEFUL, TRAINING, Crew, Crews
+from loadtests.life.actors.foreign import COSCHEDULING
+from loadtests.life.actors.hands import Hands
 from loadtests.shared.pods import pod
 from loadtests.shared.reading import POD_GROUP as GROUP_LABEL
 

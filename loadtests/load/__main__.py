@@ -58,7 +58,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 def _carried_out(said: argparse.Namespace, command: str) -> int:
     # matplotlib takes a second to import, and is not needed to reject a wrong option.
     if said.again is not None:
-        from loadtests.load.report import write_report
+        from loadtests.load.results.report import write_report
 
         sys.stdout.write("".join(f"{each}\n" for each in write_report(said.again)))
         return 0
@@ -76,7 +76,7 @@ def _carried_out(said: argparse.Namespace, command: str) -> int:
         page=said.page,
     )
     result = run(plan, said.results, locust=said.locust.absolute(), command=command, say=say)
-    from loadtests.load.report import summary, write_report
+    from loadtests.load.results.report import summary, write_report
 
     written = write_report(result.folder)
     sys.stdout.write(f"{summary(result.folder)}\n\n")

@@ -39,11 +39,11 @@ from loadtests import reference
 from loadtests.chaos.load import NAMESPACE
 from loadtests.chaos.rest import INVARIANTS, Findings
 from loadtests.load import soak
-from loadtests.load.holdings import HOLDINGS, Holdings
 from loadtests.load.invariants import CHECKS, AtRest, audited, of_what_was_seen, violations
 from loadtests.load.placing import SCHEDULER, Target
 from loadtests.load.plan import Plan
-from loadtests.load.samples import MEMORY, Sampler
+from loadtests.load.results.holdings import HOLDINGS, Holdings
+from loadtests.load.results.samples import MEMORY, Sampler
 from loadtests.load.shapes import SHAPES, SOAK
 from loadtests.shared.ledger import Service
 from loadtests.shared.observer import Observer

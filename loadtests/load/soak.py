@@ -22,11 +22,11 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
-from loadtests.load.flat import Point, Tolerance, Trend, Verdict, judged, trend
-from loadtests.load.holdings import HOLDINGS
-from loadtests.load.samples import MEMORY
+from loadtests.load.results.flat import Point, Tolerance, Trend, Verdict, judged, trend
+from loadtests.load.results.holdings import HOLDINGS
+from loadtests.load.results.samples import MEMORY
+from loadtests.load.results.timings import VERBS
 from loadtests.load.shapes import EDGE
-from loadtests.load.timings import VERBS
 
 GREW = "grown or slowed under an even load"
 SAMPLES = "soak.csv"

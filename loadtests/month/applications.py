@@ -17,7 +17,7 @@ import httpx
 
 from kubesim.kinds import NODE, POD, Json
 from lab.simulation import Simulation
-from loadtests.life.hands import Hands
+from loadtests.life.actors.hands import Hands
 from loadtests.life.seeing import name, uid
 from loadtests.shared.reading import is_leaving, node_of
 

@@ -14,7 +14,7 @@ from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.kinds import NAMESPACE, Json
 from lab.simulation import SERVICE, Simulation
 from loadtests.defects import defects, leaves, told
-from loadtests.life.hands import Hands
+from loadtests.life.actors.hands import Hands
 from loadtests.life.loops import Loops, Spinning, run_in
 from loadtests.month.agreement import disagreements
 from loadtests.month.applications import LONGEST_PAUSE, NAMESPACES, Applications

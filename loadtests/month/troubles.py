@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 
 from extender.kube.errors import Away, Unavailable
+from kubesim.apiserver.machinery.store import MODIFIED, Backup, Change
 from kubesim.kinds import NODE, Json
-from kubesim.store import MODIFIED, Backup, Change
 from lab.controlplane.nodes import NodeShape, plain
 from lab.simulation import Simulation
-from loadtests.life.hands import Hands
+from loadtests.life.actors.hands import Hands
 from loadtests.life.seeing import name
 from loadtests.month.agreement import ephemeral_resources
 from loadtests.month.applications import LABEL, Applications

@@ -10,7 +10,7 @@ from extender.app.cycle.scheduler import Scheduler
 from extender.core.attempt import Attempt
 from extender.core.cluster import Node, Pod
 from extender.kube.names import NodeName
-from kubesim.store import Backup
+from kubesim.apiserver.machinery.store import Backup
 from tests.app.town import Town
 from tests.builders import gang_pods, node
 from tests.core.gang_world import FixedClock

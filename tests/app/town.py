@@ -28,11 +28,11 @@ from extender.kube.client.requests import MERGE_PATCH, refusal
 from extender.kube.errors import Unavailable
 from extender.kube.names import NodeName, PodUid
 from extender.settings.settings import Settings
+from kubesim.apiserver.machinery.store import Change
 from kubesim.apiserver.machinery.wire import JSON, Answer, Request
 from kubesim.apiserver.serving.faults import Fault
 from kubesim.kinds import EVENT, JOB, NODE, POD, Json, Kind
 from kubesim.scheduler.extender_client import ExtenderClient, ExtenderFailed
-from kubesim.store import Change
 from lab.controlplane.nodes import node
 from lab.simulation import ADMIN, SERVICE, Simulation
 from loadtests.shared.pods import pod

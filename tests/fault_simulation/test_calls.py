@@ -10,7 +10,7 @@ import pytest
 from extender.kube.errors import Away
 from kubesim.apiserver.serving.faults import Fault
 from kubesim.scheduler.extender_client import ExtenderFailed
-from loadtests.fault_simulation.calls import CALLER, Calls
+from loadtests.fault_simulation.actors.calls import CALLER, Calls
 
 pytestmark = pytest.mark.anyio
 

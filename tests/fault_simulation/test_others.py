@@ -8,14 +8,14 @@ import pytest
 
 from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.kinds import POD, Json
+from loadtests.fault_simulation.actors.restoring import Restoring
+from loadtests.fault_simulation.actors.steps import CAPACITY, Steps
+from loadtests.fault_simulation.actors.transactions import NAMESPACE
+from loadtests.fault_simulation.actors.working import Working
 from loadtests.fault_simulation.plan import Fault, Plan, Work
-from loadtests.fault_simulation.restoring import Restoring
 from loadtests.fault_simulation.run import run
 from loadtests.fault_simulation.stage import Stage, stage_of
-from loadtests.fault_simulation.steps import CAPACITY, Steps
-from loadtests.fault_simulation.transactions import NAMESPACE
-from loadtests.fault_simulation.working import Working
-from loadtests.life.hands import Hands
+from loadtests.life.actors.hands import Hands
 from loadtests.month.agreement import ephemeral_resources
 from loadtests.shared.pods import pod
 from loadtests.shared.reading import node_of

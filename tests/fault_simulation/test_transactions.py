@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from extender.app.resources.intent_log import IntentLog
+from loadtests.fault_simulation.actors.transactions import Tried, Values, explained
 from loadtests.fault_simulation.plan import Fault, Plan, Work
 from loadtests.fault_simulation.run import run
-from loadtests.fault_simulation.transactions import Tried, Values, explained
 
 BOTH = Work("transaction", "x0", 1.0, capacity=11, over=("a", "b"))
 LATER = Work("transaction", "x1", 9.0, capacity=12, over=("b", "c"))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.compare.lines import code_lines
-from loadtests.goals.in_process import Cluster
+from loadtests.goals.measuring.in_process import Cluster
 
 ROOT = Path(__file__).parents[2]
 RECORDED = Path(__file__).with_name("ratchets.json")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from loadtests.goals.interleaved import Interleaved, Taken
+from loadtests.goals.measuring.interleaved import Interleaved, Taken
 
 
 @dataclass

@@ -12,9 +12,9 @@ import pytest
 from extender.shipped.errors import ClusterError
 from loadtests.goals import __main__ as command
 from loadtests.goals import at_scale, core_costs, http_verbs, resource_costs
-from loadtests.goals.cores import Pinned, disturbance, shared_out
-from loadtests.goals.measured import Measured
-from loadtests.goals.rows import FILTER_ALL, FILTER_SAMPLE, LOCALITY
+from loadtests.goals.measuring.cores import Pinned, disturbance, shared_out
+from loadtests.goals.measuring.measured import Measured
+from loadtests.goals.measuring.rows import FILTER_ALL, FILTER_SAMPLE, LOCALITY
 from tests.compare.runs_made import compared, written
 
 TOOK = {"ungrouped": 0.2, "extender": 0.18}

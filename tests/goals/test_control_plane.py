@@ -11,7 +11,7 @@ import pytest
 from lab.compare.runs import PodRow, Recorded, TrialRow
 from loadtests.goals import control_plane
 from loadtests.goals.control_plane import measures, unfit, where
-from loadtests.goals.rows import BURST, BY_NAME, COMPARE, LARGE, RATE, RATE_GANGS
+from loadtests.goals.measuring.rows import BURST, BY_NAME, COMPARE, LARGE, RATE, RATE_GANGS
 from tests.compare.runs_made import RUN, TRIAL, compared, pod
 
 TOOK = {"ungrouped": 0.2, "through": 0.25, "extender": 0.3, "gated": 0.36, "native": 0.6}

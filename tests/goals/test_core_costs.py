@@ -6,7 +6,8 @@ import gc
 
 import pytest
 
-from loadtests.goals import core_costs, in_process
+from loadtests.goals import core_costs
+from loadtests.goals.measuring import in_process
 
 SMALL = {
     "NODES": 200,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.goals.history import COLUMNS, Broken, History, Line, Where
+from loadtests.goals.measuring.history import COLUMNS, Broken, History, Line, Where
 
 FIRST = Where(time="2026-11-23T20:00:00+00:00", commit="f101a1145ef9", cores=2, processor="Some CPU, 3 GHz")
 SECOND = replace(FIRST, time="2026-11-24T20:00:00+00:00")

@@ -14,9 +14,9 @@ import pytest
 
 from extender.shipped.errors import ClusterError
 from loadtests.goals import http_verbs
-from loadtests.goals.connection import Answer, Connection, request
 from loadtests.goals.http_verbs import AT_REST, LARGEST, NODE_BYTES, ONE_FEASIBLE, Asked, questions, settled
-from loadtests.goals.rows import BY_NAME, HTTP, MEMORY_AFTER
+from loadtests.goals.measuring.connection import Answer, Connection, request
+from loadtests.goals.measuring.rows import BY_NAME, HTTP, MEMORY_AFTER
 
 Json = dict[str, Any]
 ASKED = (*AT_REST, ONE_FEASIBLE)

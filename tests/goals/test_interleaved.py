@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from lab.compare.reporting.figures import difference
-from loadtests.goals.interleaved import Interleaved
+from loadtests.goals.measuring.interleaved import Interleaved
 from tests.goals.made import Clock, measured
 
 NOBODYS = (lambda: 0.0), (lambda: 0.0)

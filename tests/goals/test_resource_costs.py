@@ -10,8 +10,8 @@ import pytest
 
 from lab.controlplane.clusters import EmbeddedCluster
 from loadtests.goals import resource_costs
+from loadtests.goals.measuring.rows import BY_NAME, RESOURCES
 from loadtests.goals.resource_costs import COMPARISONS, Bench, Sizes, Took, measure
-from loadtests.goals.rows import BY_NAME, RESOURCES
 from loadtests.shared.pods import Json
 
 SMALL = Sizes(nodes=6, pods=3, resources=9, asked=4, data=2, places=2, tasks=2, lasts=0.05, rounds=2)

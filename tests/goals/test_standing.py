@@ -8,9 +8,9 @@ import pytest
 
 from lab.compare.reporting.figures import Estimate
 from loadtests.goals.__main__ import MEASURES
-from loadtests.goals.measured import Measured, Standing, of_estimate, standing
-from loadtests.goals.rows import BY_NAME, COMPARE, HTTP, ROWS, Row
-from loadtests.goals.table import NO_MEASURE, NOT_MEASURED, table
+from loadtests.goals.measuring.measured import Measured, Standing, of_estimate, standing
+from loadtests.goals.measuring.rows import BY_NAME, COMPARE, HTTP, ROWS, Row
+from loadtests.goals.measuring.table import NO_MEASURE, NOT_MEASURED, table
 
 LESS = Row("a", "of b", 0.2, 0.45, HTTP)
 MORE = Row("c", "of d", 0.98, 0.90, COMPARE, more_is_better=True)

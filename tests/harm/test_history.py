@@ -16,7 +16,7 @@ from loadtests.history import touches
 from loadtests.history.course import BINDINGS, KEYS
 from loadtests.history.scene import LAB, SHOP, TRIALS
 from loadtests.history.virtual import play
-from loadtests.life.hands import Hands
+from loadtests.life.actors.hands import Hands
 
 pytestmark = pytest.mark.anyio
 

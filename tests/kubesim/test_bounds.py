@@ -8,9 +8,9 @@ import random
 
 import pytest
 
-from kubesim.history import Compacted
+from kubesim.apiserver.machinery.history import Compacted
+from kubesim.apiserver.machinery.store import Store
 from kubesim.kinds import CONFIG_MAP, EVENTS, POD, Json
-from kubesim.store import Store
 from lab.simulation import Simulation
 from tests.kubesim.apiserver.apis import PODS, Api, pod
 

@@ -13,8 +13,8 @@ import pytest
 from extender.app.explain.explain import Explain
 from extender.core.names import GangKey
 from extender.settings.settings import Settings
+from kubesim.apiserver.machinery.store import Change
 from kubesim.kinds import CONFIG_MAP, DAEMON_SET, DISRUPTION_BUDGET, NODE, POD, PRIORITY_CLASS, Json
-from kubesim.store import Change
 from lab.controlplane.nodes import NodeShape
 from lab.simulation import Simulation
 from loadtests.shared.pods import daemon_set, disruption_budget, pod

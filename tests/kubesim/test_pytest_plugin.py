@@ -17,10 +17,10 @@ import pytest
 import yaml
 
 from extender.kube.errors import Gone
+from kubesim.apiserver.machinery.store import DELETED, Change
 from kubesim.emptying import NotEmpty, empty
 from kubesim.kinds import CONFIG_MAP
 from kubesim.local import LocalCluster
-from kubesim.store import DELETED, Change
 from kubesim.virtual import VirtualCluster
 
 ROOT = Path(__file__).parents[2]

@@ -27,8 +27,8 @@ from kubesim.kinds import (
 )
 from kubesim.virtual_time import VirtualTimeLoop
 from lab.simulated_service import ServiceLife
-from loadtests.life.hands import Hands
-from loadtests.life.people import GROUP_DEFINITION
+from loadtests.life.actors.hands import Hands
+from loadtests.life.actors.people import GROUP_DEFINITION
 from loadtests.life.policies import HARMLESS, POLICY
 from loadtests.life.works import POD_GROUP
 from loadtests.month.agreement import ephemeral_resources

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kubesim.apiserver.machinery.store import Change, Compacted, Exists, Missing, Store, version_of
 from kubesim.kinds import EVENT, EVENTS, NODE, POD, Json
-from kubesim.store import Change, Compacted, Exists, Missing, Store, version_of
 
 
 def thing(name: str, namespace: str = "a", **more: object) -> Json:

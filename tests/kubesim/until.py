@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Self
 
-from kubesim.store import Store
+from kubesim.apiserver.machinery.store import Store
 
 
 async def until(

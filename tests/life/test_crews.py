@@ -13,9 +13,9 @@ import pytest
 from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.kinds import NODE, POD, Json
 from lab.simulation import Simulation
-from loadtests.life.crews import DAEMONS, REPLICAS, STATEFUL, TRAINING, Crew, Crews
-from loadtests.life.foreign import COSCHEDULING, ForeignScheduler
-from loadtests.life.hands import Hands
+from loadtests.life.actors.crews import DAEMONS, REPLICAS, STATEFUL, TRAINING, Crew, Crews
+from loadtests.life.actors.foreign import COSCHEDULING, ForeignScheduler
+from loadtests.life.actors.hands import Hands
 from loadtests.life.seeing import is_running, name, uid
 from loadtests.shared.pods import pod
 from loadtests.shared.reading import node_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from kubesim.apiserver.machinery.store import Store
 from kubesim.kinds import NODE, POD, Json
-from kubesim.store import Store
 from lab.controlplane.nodes import NodeShape, plain
 from loadtests.life.rest import that_could_run
 from loadtests.life.works import POD_GROUP, group

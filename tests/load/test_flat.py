@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from loadtests.load.flat import LEAST_BLOCKS, Point, Tolerance, Trend, Verdict, judged, trend
+from loadtests.load.results.flat import LEAST_BLOCKS, Point, Tolerance, Trend, Verdict, judged, trend
 
 TOLERANCE = Tolerance(0.02, 2.0)
 

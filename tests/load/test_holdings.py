@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from loadtests.load.holdings import HEAD, HOLDINGS, Holdings
+from loadtests.load.results.holdings import HEAD, HOLDINGS, Holdings
 
 TOLD = {
     ("escher_ledger_units", (("resource_class", "pods"), ("state", "bound"))): 40.0,

@@ -15,8 +15,8 @@ import pytest
 
 import loadtests
 from loadtests.load import plan
+from loadtests.load.results.timings import CALLS, LATENCIES
 from loadtests.load.shapes import spike
-from loadtests.load.timings import CALLS, LATENCIES
 from tests.load.played import locustfile
 
 ROOT = Path(loadtests.__file__ or "").resolve().parents[1]

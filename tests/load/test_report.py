@@ -12,10 +12,10 @@ import pytest
 
 from extender.shipped.errors import WrongUse
 from loadtests.load.plan import Plan
-from loadtests.load.report import FAILURES, PAGE, REPORT, summary, write_report
+from loadtests.load.results.report import FAILURES, PAGE, REPORT, summary, write_report
+from loadtests.load.results.samples import HEAD, MEMORY
+from loadtests.load.results.timings import REFERENCE, Files, Timings
 from loadtests.load.run import RUN
-from loadtests.load.samples import HEAD, MEMORY
-from loadtests.load.timings import REFERENCE, Files, Timings
 
 CALLS = {"filter, ordinary, live": 1.0, "bind, gang, live": 40.0, "bind": 4.0, f"bind{REFERENCE}": 2.0}
 

@@ -13,9 +13,9 @@ import pytest
 from loadtests.chaos.rest import IN_PART, INVARIANTS, OTHERS, OVER
 from loadtests.load import invariants
 from loadtests.load.__main__ import main
-from loadtests.load.report import PAGE, REPORT
+from loadtests.load.results.report import PAGE, REPORT
+from loadtests.load.results.samples import MEMORY
 from loadtests.load.run import RUN
-from loadtests.load.samples import MEMORY
 from loadtests.load.soak import GREW
 
 BEGIN = f"""#!{sys.executable}

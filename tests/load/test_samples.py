@@ -9,7 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
-from loadtests.load.samples import HEAD, Sampler, usage
+from loadtests.load.results.samples import HEAD, Sampler, usage
 
 
 def test_this_process_has_some_memory_and_files_and_has_used_some_cpu() -> None:

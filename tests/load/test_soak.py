@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.load import holdings, samples, soak
-from loadtests.load.flat import Verdict
-from loadtests.load.holdings import HOLDINGS
+from loadtests.load import soak
 from loadtests.load.plan import Plan
-from loadtests.load.report import PAGE, REPORT, write_report
+from loadtests.load.results import holdings, samples
+from loadtests.load.results.flat import Verdict
+from loadtests.load.results.holdings import HOLDINGS
+from loadtests.load.results.report import PAGE, REPORT, write_report
+from loadtests.load.results.samples import MEMORY
+from loadtests.load.results.timings import CALLS_HEAD, VERBS
 from loadtests.load.run import RUN
-from loadtests.load.samples import MEMORY
-from loadtests.load.timings import CALLS_HEAD, VERBS
 
 MEDIANS = {"filter": 3.0, "prioritize": 2.0, "bind": 6.0, "bind, gang": 150.0, "preempt": 2.5}
 ALL = {

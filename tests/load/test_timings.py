@@ -9,7 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from loadtests.load.timings import CALLS, ENOUGH, LATENCIES, REFERENCE, VERBS, Files, Spread, Timings, ratio, verb_of
+from loadtests.load.results.timings import (
+    CALLS,
+    ENOUGH,
+    LATENCIES,
+    REFERENCE,
+    VERBS,
+    Files,
+    Spread,
+    Timings,
+    ratio,
+    verb_of,
+)
 
 
 def noted(*milliseconds: float) -> Spread:

@@ -11,10 +11,10 @@ import msgspec
 
 from kubesim.apiserver.machinery import views
 from kubesim.apiserver.machinery.failures import not_acceptable
+from kubesim.apiserver.machinery.store import Change, Store
 from kubesim.apiserver.machinery.wire import Request
 from kubesim.apiserver.representation import tables
 from kubesim.kinds import Json, Kind
-from kubesim.store import Change, Store
 
 _encode = msgspec.json.Encoder().encode
 

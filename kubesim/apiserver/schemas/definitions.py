@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from kubesim import kinds
 from kubesim.apiserver.machinery.failures import Problem, missing, unsupported, wrong
 from kubesim.apiserver.machinery.served import Served
+from kubesim.apiserver.machinery.store import DELETED, Change, Store
 from kubesim.apiserver.schemas.schema_rules import ready
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, Json, Kind
-from kubesim.store import DELETED, Change, Store
 
 
 def completed(definition: Json) -> Json:

@@ -27,6 +27,7 @@ from kubesim.apiserver.machinery.failures import (
 )
 from kubesim.apiserver.machinery.metadata import new_uid
 from kubesim.apiserver.machinery.served import Served, Target
+from kubesim.apiserver.machinery.store import Backup, Store
 from kubesim.apiserver.machinery.wire import JSON, Answer, Request
 from kubesim.apiserver.representation import nesting, openapi
 from kubesim.apiserver.representation.forms import Form
@@ -43,7 +44,6 @@ from kubesim.apiserver.validation.admission import Admission
 from kubesim.clock import Clock
 from kubesim.heeding import unheeded
 from kubesim.kinds import BUILT_IN, JOB, NAMESPACE, POD, PRIORITY_CLASS, Json, Kind
-from kubesim.store import Backup, Store
 
 __all__ = ["Answer", "ApiServer", "Request", "Watch"]
 

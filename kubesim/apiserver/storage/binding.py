@@ -20,12 +20,12 @@ from kubesim.apiserver.machinery.failures import (
     unsupported,
 )
 from kubesim.apiserver.machinery.served import Target
+from kubesim.apiserver.machinery.store import Store, key_of
 from kubesim.apiserver.storage import deletion
 from kubesim.apiserver.storage.writes import Writes
 from kubesim.apiserver.validation import pods
 from kubesim.clock import Clock
 from kubesim.kinds import DISRUPTION_BUDGET, NODE, POD, Json
-from kubesim.store import Store, key_of
 
 _log = structlog.get_logger(__name__)
 

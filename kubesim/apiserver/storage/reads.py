@@ -15,8 +15,8 @@ import msgspec
 from kubesim.apiserver.machinery.failures import Failure, bad_request, expired, not_found, too_new
 from kubesim.apiserver.machinery.selectors import Selector, field_selector, label_selector
 from kubesim.apiserver.machinery.served import Target
+from kubesim.apiserver.machinery.store import Compacted, Store
 from kubesim.kinds import Json, Kind
-from kubesim.store import Compacted, Store
 
 _TOO_OLD = "The resourceVersion for the provided list is too old."
 _CONTINUE_TOO_OLD = (

@@ -17,11 +17,11 @@ import structlog
 from kubesim.apiserver.machinery.failures import Failure, bad_request
 from kubesim.apiserver.machinery.selectors import Selector
 from kubesim.apiserver.machinery.served import Target
+from kubesim.apiserver.machinery.store import ADDED, DELETED, MODIFIED, Change, Compacted, Store
 from kubesim.apiserver.machinery.wire import Request
 from kubesim.apiserver.representation.forms import Form
 from kubesim.apiserver.storage.reads import selector, watched_version
 from kubesim.kinds import Json
-from kubesim.store import ADDED, DELETED, MODIFIED, Change, Compacted, Store
 
 _log = structlog.get_logger(__name__)
 _BOOKMARK_EVERY = 60.0

@@ -22,12 +22,12 @@ from kubesim.apiserver.machinery.failures import (
     wrong,
 )
 from kubesim.apiserver.machinery.served import Target
+from kubesim.apiserver.machinery.store import Store, key_of
 from kubesim.apiserver.machinery.strategic import strategic_merge
 from kubesim.apiserver.representation import shapes
 from kubesim.apiserver.storage import bodies, deletion
 from kubesim.apiserver.validation.admission import Admission
 from kubesim.kinds import Json, Kind
-from kubesim.store import Store, key_of
 
 _ALWAYS_VERSIONED = (
     kinds.LEASE,

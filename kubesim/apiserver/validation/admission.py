@@ -12,6 +12,7 @@ from collections.abc import Callable
 from kubesim import kinds
 from kubesim.apiserver.machinery import metadata
 from kubesim.apiserver.machinery.failures import Failure, Problem, forbidden, forbidden_field, invalid
+from kubesim.apiserver.machinery.store import Store
 from kubesim.apiserver.schemas import definitions, policy_rules, schema
 from kubesim.apiserver.validation import (
     budget_rules,
@@ -26,7 +27,6 @@ from kubesim.apiserver.validation import (
 )
 from kubesim.clock import Clock
 from kubesim.kinds import Json, Kind
-from kubesim.store import Store
 
 STATUS = "status"
 

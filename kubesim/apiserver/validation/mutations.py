@@ -14,11 +14,11 @@ from kubesim.apiserver import cel
 from kubesim.apiserver.machinery import patches
 from kubesim.apiserver.machinery.applying import NotApplied, applied
 from kubesim.apiserver.machinery.failures import Failure, server_error
+from kubesim.apiserver.machinery.store import Store
 from kubesim.apiserver.representation import shapes
 from kubesim.apiserver.schemas.policy_expressions import CONDITION, ready
 from kubesim.apiserver.schemas.policy_rules import APPLY, MEMBERS
 from kubesim.kinds import Json
-from kubesim.store import Store
 
 _NOT_YET = ("uid", "creationTimestamp", "generation")
 """Metadata that a pod gets only after admission."""

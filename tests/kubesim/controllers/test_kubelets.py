@@ -10,12 +10,12 @@ import pytest
 
 from extender.kube.client.requests import MERGE_PATCH
 from extender.kube.errors import Gone
+from kubesim.apiserver.machinery.store import Change
 from kubesim.apiserver.validation.pod_rules import MIRROR
 from kubesim.controllers.following import Following
 from kubesim.controllers.garbage import QUARANTINE
 from kubesim.controllers.pod_ends import USUAL_STOP
 from kubesim.kinds import NODE, POD, Json
-from kubesim.store import Change
 from lab.controlplane import nodes
 from lab.controlplane.nodes import NodeShape
 from lab.simulation import Simulation

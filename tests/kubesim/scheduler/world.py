@@ -15,12 +15,12 @@ import msgspec
 
 from extender.kube.client.requests import JSON, TIMEOUT
 from extender.kube.names import PodUid
+from kubesim.apiserver.machinery.store import Change
 from kubesim.apiserver.serving.api import Answer, ApiServer, Request
 from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.clock import Clock
 from kubesim.kinds import EVENTS, NODE, POD, PRIORITY_CLASS, Json, Kind
 from kubesim.scheduler import CallableExtender, Scheduler, SchedulerConfig
-from kubesim.store import Change
 
 EXTENDER: Json = {
     "urlPrefix": "http://escher/scheduler",

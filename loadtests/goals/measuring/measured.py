@@ -7,7 +7,7 @@ from enum import Enum
 from math import isnan
 
 from lab.compare.reporting.figures import ROUNDS, Estimate
-from loadtests.goals.rows import Row
+from loadtests.goals.measuring.rows import Row
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ from lab.compare.reporting import plots
 from lab.compare.reporting.page import Block, Code, Heading, Points, Said, Tabular, as_html, as_markdown
 from lab.compare.reporting.report import Gallery
 from loadtests.load import soak
-from loadtests.load.flat import Verdict
+from loadtests.load.results.flat import Verdict
+from loadtests.load.results.samples import MEMORY
+from loadtests.load.results.timings import CALLS, ENOUGH, LATENCIES, QUANTILES, REFERENCE, ratio
 from loadtests.load.run import RUN
-from loadtests.load.samples import MEMORY
 from loadtests.load.shapes import SOAK
-from loadtests.load.timings import CALLS, ENOUGH, LATENCIES, QUANTILES, REFERENCE, ratio
 
 REPORT, PAGE, PLOTS = "report.md", "report.html", "plots"
 FAILURES, LOCUSTS_PAGE = "locust_failures.csv", "locust.html"

@@ -16,7 +16,7 @@ from extender.core.cluster import Node, Pod
 from extender.core.gang_ask import GangAsk
 from extender.core.names import GangKey
 from extender.kube.names import CPU, PODS, NodeName, PodUid, ResourceKey
-from loadtests.goals import objects
+from loadtests.goals.measuring import objects
 
 ON_NODE = 16_000
 NOW = 1_000_000.0

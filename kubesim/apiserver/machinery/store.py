@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from kubesim.history import Change as Change
-from kubesim.history import Compacted as Compacted
-from kubesim.history import History
-from kubesim.history import key_of as key_of
+from kubesim.apiserver.machinery.history import Change as Change
+from kubesim.apiserver.machinery.history import Compacted as Compacted
+from kubesim.apiserver.machinery.history import History
+from kubesim.apiserver.machinery.history import key_of as key_of
 from kubesim.kinds import EVENT, EVENTS, Json, Kind
 
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"

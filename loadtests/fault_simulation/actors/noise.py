@@ -25,8 +25,8 @@ from kubesim.kinds import (
 from lab.controlplane.nodes import NodeShape, plain
 from loadtests.fault_simulation.plan import NOISES, Fault
 from loadtests.fault_simulation.stage import Stage
-from loadtests.life.hands import Hands
-from loadtests.life.people import GROUP_DEFINITION
+from loadtests.life.actors.hands import Hands
+from loadtests.life.actors.people import GROUP_DEFINITION
 from loadtests.life.policies import POLICY, TYPES
 from loadtests.life.seeing import label
 from loadtests.life.works import POD_GROUP, POLICY_NAMES

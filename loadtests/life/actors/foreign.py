@@ -8,10 +8,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from kubesim.apiserver.machinery.store import Change
 from kubesim.controllers.controller import Controller
 from kubesim.kinds import POD, Json
-from kubesim.store import Change
-from loadtests.life.hands import Hands
+from loadtests.life.actors.hands import Hands
 from loadtests.life.seeing import cpu_of, free_cpu, uid
 from loadtests.shared.reading import is_gated, is_leaving, is_over, node_of, scheduler_of
 

@@ -6,18 +6,15 @@ from collections.abc import Collection, Mapping, Sequence
 
 from lab.compare.reporting.figures import Estimate
 from lab.compare.reporting.wording import NOTHING, interval, number
-from loadtests.goals.measured import Measured, standing
-from loadtests.goals.rows import ROWS, Row
+from loadtests.goals.measuring.measured import Measured, standing
+from loadtests.goals.measuring.rows import ROWS, Row
 
 HEAD = ("figure", "of", "goal", "must", "now (95 %)", "before", "")
 NOT_MEASURED, NO_MEASURE = "not measured", "not measured: there is no measure yet"
 
 
 def table(
-    found: Mapping[str, Measured],
-    before: Mapping[str, float],
-    measures: Collection[str],
-    rows: Sequence[Row] = ROWS,
+    found: Mapping[str, Measured], before: Mapping[str, float], measures: Collection[str], rows: Sequence[Row] = ROWS
 ) -> str:
     """`found` and `before` are by row; figures of no row are last. `measures`: existing ones."""
     lines = [HEAD, *(_line(row, found.get(row.name), before, row.measure in measures) for row in rows)]

@@ -29,7 +29,7 @@ from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.apiserver.serving.server import application
 from kubesim.clock import Clock
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, NODE, POD
-from loadtests.goals import objects
+from loadtests.goals.measuring import objects
 
 _PATIENCE = 120.0
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
+from kubesim.apiserver.machinery.store import Change, Store
 from kubesim.kinds import NODE, Kind
-from kubesim.store import Change, Store
 from loadtests.life.seeing import name
 from loadtests.month.agreement import key_of, units_of
 from loadtests.shared.reading import Amounts, Json, amounts

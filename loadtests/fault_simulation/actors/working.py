@@ -8,13 +8,13 @@ from typing import Any
 
 import httpx
 
+from kubesim.apiserver.machinery.store import Store
 from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.kinds import POD, PRIORITY_CLASS, Json, Kind
-from kubesim.store import Store
+from loadtests.fault_simulation.actors.transactions import NAMESPACE, Ask, Transactions, body_of
 from loadtests.fault_simulation.plan import Work
 from loadtests.fault_simulation.stage import Stage
-from loadtests.fault_simulation.transactions import NAMESPACE, Ask, Transactions, body_of
-from loadtests.life.hands import Hands
+from loadtests.life.actors.hands import Hands
 from loadtests.life.policies import POLICY
 from loadtests.life.seeing import cpu_of, free_cpu
 from loadtests.life.works import PRIORITIES

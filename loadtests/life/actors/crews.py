@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kubesim.apiserver.machinery.store import Change
 from kubesim.controllers.controller import Controller
 from kubesim.kinds import CONFIG_MAP, DAEMON_SET, NODE, POD, Json, Kind
-from kubesim.store import Change
 from loadtests.life.seeing import CREW_LABEL, annotation, is_running, name, uid
 from loadtests.shared.reading import is_leaving, is_over
 

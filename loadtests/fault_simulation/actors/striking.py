@@ -10,16 +10,16 @@ from dataclasses import replace
 from math import inf
 
 from extender.kube.errors import Away, Expired, Occupied, Refused, Unavailable
+from kubesim.apiserver.machinery.store import Store
 from kubesim.apiserver.serving import faults as api
 from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.kinds import LEASE, NODE, POD, Json, Kind
-from kubesim.store import Store
-from loadtests.fault_simulation.calls import CALLER
-from loadtests.fault_simulation.noise import Noise
+from loadtests.fault_simulation.actors.calls import CALLER
+from loadtests.fault_simulation.actors.noise import Noise
+from loadtests.fault_simulation.actors.transactions import NAMESPACE
 from loadtests.fault_simulation.plan import TARGETS, Fault, FaultKind
 from loadtests.fault_simulation.stage import ANY_SERVICE, Stage
-from loadtests.fault_simulation.transactions import NAMESPACE
-from loadtests.life.hands import Hands
+from loadtests.life.actors.hands import Hands
 from loadtests.shared.replicas import NAMESPACE as LEASES
 
 _NOBODY = Away("connection reset by peer")

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 from extender.app.cycle.scheduler import Scheduler
+from kubesim.apiserver.machinery.store import DELETED, Change
 from kubesim.kinds import LEASE, POD, Json, Kind
-from kubesim.store import DELETED, Change
 from lab.simulated_service import ARRIVES_WITHIN
 from lab.simulation import SERVICE
-from loadtests.fault_simulation.offers import Offers
-from loadtests.fault_simulation.restoring import Restoring
+from loadtests.fault_simulation.actors.offers import Offers
+from loadtests.fault_simulation.actors.restoring import Restoring
+from loadtests.fault_simulation.actors.transactions import NAMESPACE
+from loadtests.fault_simulation.actors.working import GROUP
 from loadtests.fault_simulation.stage import SERVICES, Stage
-from loadtests.fault_simulation.transactions import NAMESPACE
-from loadtests.fault_simulation.working import GROUP
 from loadtests.life.policies import POLICY
 from loadtests.life.seeing import annotation, label, name, uid
 from loadtests.shared.reading import ATTEMPT, attempt_of, is_over, node_of, quorum_of, requests_of

@@ -14,10 +14,10 @@ from math import inf
 
 import httpx
 
+from kubesim.apiserver.machinery.store import Store
 from kubesim.kinds import Json, Kind
-from kubesim.store import Store
 from loadtests.fault_simulation.plan import Work
-from loadtests.life.hands import Hands
+from loadtests.life.actors.hands import Hands
 from loadtests.life.seeing import annotation, name
 from loadtests.month.agreement import units_of
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, DISRUPTION_BUDGET, JOB, POD, Json
-from loadtests.life.crews import REPLICAS, TRAINING
+from loadtests.life.actors.crews import REPLICAS, TRAINING
 from loadtests.life.scene import Scene
 from loadtests.life.seeing import CREW_LABEL, annotation, is_running, label, name
 from loadtests.life.works import POD_GROUP, Work

@@ -1,0 +1,1 @@
+"""Actors: who asks for works, who breaks what, and the noisy tenant."""

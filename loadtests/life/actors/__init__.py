@@ -1,0 +1,1 @@
+"""Actors: the people, controllers, machines and schedulers of a cluster's life."""

@@ -1,0 +1,1 @@
+"""Results: the raw files of a run, and the report made of them."""
