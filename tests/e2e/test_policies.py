@@ -76,9 +76,14 @@ class TestPreference:
         nodes, key = arena.nodes(3), arena.key("r")
         arena.set_resource("r", 4, {"labels": arena.pool})
         label(arena, nodes[2], disk="ssd")
+        eventually(lambda: self.knows(arena, nodes[2]), what="the service knowing the label, which its watch brings")
         asked: dict[str, Any] = {key: 1}
         [pod] = arena.create(arena.pod("p", annotations={PREFER: "disk=ssd"}, **asked))
         assert arena.until_bound([pod]) == {pod: nodes[2]}
+
+    def knows(self, arena: Arena, node: str) -> bool:
+        body = {"capacity": 1, "node_spec": {"labels": {**arena.pool, "disk": "ssd"}}}
+        return node in arena.service.raw("PUT", arena.resource_path("seen"), body).json().get("nodes", ())
 
 
 class TestShares:

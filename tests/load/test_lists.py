@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import structlog
 
-from loadtests.shared.lists import main, take_in
+from loadtests.lists import main, take_in
 
 pytestmark = pytest.mark.anyio
 

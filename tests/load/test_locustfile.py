@@ -51,7 +51,7 @@ def asks(module: Any, who: str, client: Client) -> None:
 
 
 def test_what_runs_in_locusts_environment_needs_nothing_but_the_standard_library() -> None:
-    mine = ", ".join(f"loadtests.load.{name}" for name in ("shapes", "timings", "pace", "placing", "managing"))
+    mine = ", ".join(f"loadtests.load.{name}" for name in ("shapes", "results.timings", "pace", "placing", "managing"))
     program = f"import sys, {mine}; print(*{{name.partition('.')[0] for name in sys.modules}})"
     ran = subprocess.run(
         [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); {program}"],

@@ -1,6 +1,6 @@
 """Measures how long a list of pods blocks the service's event loop: a lease must last longer.
 
-    python -m loadtests.shared.lists --pods 10000 50000 100000
+    python -m loadtests.lists --pods 10000 50000 100000
 
 For each number, a separate process lists that many pods over 5,000 nodes. It reads, parses and stores them as the
 service does; then the watch expires, and it lists all again. Half of the pods are plain, half are members of gangs of
@@ -172,7 +172,7 @@ class Turns:
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m loadtests.shared.lists", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m loadtests.lists", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--pods", type=int, nargs="+", default=[10_000, 50_000, 100_000])
     wanted = parser.parse_args(given)
@@ -187,7 +187,7 @@ def main(given: Sequence[str] | None = None) -> int:
         )
         return 0
     for each in wanted.pods:
-        subprocess.run([sys.executable, "-m", "loadtests.shared.lists", "--pods", str(each)], check=True)
+        subprocess.run([sys.executable, "-m", "loadtests.lists", "--pods", str(each)], check=True)
     return 0
 
 
