@@ -19,7 +19,8 @@ entry point registers one from outside (see `extender.registry`).
     effects                  Acts: `take_effects`, and a method for their results
 
 The gang (`extender.filters.gang`) has nearly all of them; most policies need one or two. A method may change the
-policy's own state and nothing else. Time is an argument; actions are returned as effects.
+policy's own state and nothing else: a pod or a holding is shared by all, and only mypy stops a policy from changing it.
+Methods are bound once, when the `Scheduler` is made. Time is an argument; actions are returned as effects.
 """
 
 from __future__ import annotations

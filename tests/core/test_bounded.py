@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +16,15 @@ def test_the_oldest_is_forgotten_beyond_the_limit() -> None:
     assert dict(known) == {"b": 1, "c": 2}
     assert "a" not in known
     assert known.get("a") is None
+
+
+def test_keys_are_set_in_no_other_way() -> None:
+    known: Bounded[str, int] = Bounded(2)
+    with pytest.raises(TypeError):
+        known.update({"a": 1})  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        known |= {"a": 1}  # type: ignore[misc]
+    assert not known
 
 
 def test_what_is_set_anew_is_the_newest() -> None:

@@ -107,6 +107,15 @@ def test_a_defect_with_one_that_waits_does_not_keep_others_waiting(world: Watche
     assert world.bound("train") == 2
 
 
+def test_a_defect_of_no_gang_is_not_taken_for_one_of_the_gang_that_was_handled_last(world: Watched) -> None:
+    world.create(*gang_pods("train", 4, FULL))
+    world.schedule()
+    gangs = world.scheduler.cache.gangs
+    gangs.requeue._table.handled = GangKey("default", "train")
+    world.do(world.scheduler.settle())
+    assert gangs.requeue._table.handled is None
+
+
 def test_a_defect_in_what_its_deadline_brings_does_not_stop_the_clock(
     world: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,7 +86,7 @@ class EventHooks:
 
     def take_requeue_hints(self) -> Collection[str]:
         """Namespaces whose matched pods may fit elsewhere now, though no node has gained room."""
-        return set().union(*self._contained.ask_each(self._take_requeue_hints, _NO_NAMESPACES))
+        return set().union(*filter(None, self._contained.ask_each(self._take_requeue_hints, _NO_NAMESPACES)))
 
     # -- order and time ------------------------------------------------------------------------------------------
 

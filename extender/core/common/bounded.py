@@ -14,6 +14,7 @@ class Bounded(dict[_K, _V]):
     Keys are set by `[]` and `setdefault` alone. Each event asks several of these: reading is as fast as of a dict."""
 
     __slots__ = ("_limit",)
+    update = copy = popitem = __ior__ = __or__ = None  # type: ignore[assignment]
 
     def __init__(self, limit: int) -> None:
         super().__init__()

@@ -256,10 +256,9 @@ class Requeue:
 
     def on_time(self, now: float) -> bool:
         """Makes or reserves room for the gang whose turn it is; returns whether to requeue."""
-        if not self._depends_on_time:
-            return False
+        self._table.handled = None
         try:
-            return self._preempt(now) or self._on_turn(now)
+            return self._depends_on_time and (self._preempt(now) or self._on_turn(now))
         except Exception as defect:
             self._quarantine.contain(self._table.handled, defect)
         return True
