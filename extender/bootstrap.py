@@ -295,7 +295,7 @@ class Application:
                 Explain(self.scheduler.cache, self.resources.capacities.why_withheld),
                 # A separate pool of copies: a what-if call does not wait for all that an explanation tries.
                 copies(),
-                what_if.wonder_within,
+                what_if.simulate_within,
             ),
             safety_switches=self.switch_settings,
             quota=self.isolating,

@@ -44,7 +44,7 @@ def _management(there: Reopened) -> Management:
         transactions=absent,
         state=absent,
         gangs=absent,
-        explain=RemedySearch(cache, explain, Forked(_WITHIN, at_once=True), what_if.wonder_within),
+        explain=RemedySearch(cache, explain, Forked(_WITHIN, at_once=True), what_if.simulate_within),
         safety_switches=absent,
         quota=absent,
         policies=absent,

@@ -423,11 +423,11 @@ async def test_neither_what_would_be_nor_a_dump_is_made_of_a_part(world: World) 
     what_if = WhatIf(world.scheduler, Forked(at_once=True))
     world.scheduler.cache.whole = False
     with pytest.raises(Unavailable, match="Escher is reading a list of all pods"):
-        await what_if.wonder(SimulationRequest((), asked))
+        await what_if.simulate(SimulationRequest((), asked))
     with pytest.raises(Unavailable, match="Escher is reading a list of all pods"):
         await world.management().dump.dump()
     world.scheduler.cache.whole = True
-    assert (await what_if.wonder(SimulationRequest((), asked))).fits
+    assert (await what_if.simulate(SimulationRequest((), asked))).fits
 
 
 @pytest.mark.anyio
@@ -437,7 +437,9 @@ async def test_who_waits_is_told_why_without_what_would_help(world: World) -> No
         world.do(world.scheduler.observe(each))
     world.do(world.scheduler.filter(members[0], [N1, N2, NodeName("n3")]))
     copies = Forked(at_once=True)
-    explain = RemedySearch(world.scheduler.cache, world.explain, copies, WhatIf(world.scheduler, copies).wonder_within)
+    explain = RemedySearch(
+        world.scheduler.cache, world.explain, copies, WhatIf(world.scheduler, copies).simulate_within
+    )
     told = await explain.gang(GangKey("default", "large"))
     assert told.tried
     world.scheduler.cache.whole = False

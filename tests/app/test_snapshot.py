@@ -243,14 +243,14 @@ def _one_gang_waits_for_another(world: World) -> None:
 async def test_the_same_would_be_elsewhere(world: World, supposed: list[Supposed], question: Any) -> None:
     _one_gang_waits_for_another(world)
     there = elsewhere(dumped(world.scheduler)).scheduler
-    wondered = SimulationRequest(supposed, question)
-    assert _supposed(there, wondered) == _supposed(world.scheduler, wondered)
+    request = SimulationRequest(supposed, question)
+    assert _supposed(there, request) == _supposed(world.scheduler, request)
 
 
-def _supposed(scheduler: Scheduler, wondered: SimulationRequest) -> object:
+def _supposed(scheduler: Scheduler, request: SimulationRequest) -> object:
     """What would be, or why it cannot be so."""
     try:
-        return suppose(scheduler, wondered)
+        return suppose(scheduler, request)
     except ManagementError as error:
         return str(error)
 

@@ -44,7 +44,7 @@ def gang(count: int, cpu: int = 4000, **more: Any) -> PodsAsked:
     return PodsAsked(namespace="default", count=count, each=units({"cpu": cpu}), **given)
 
 
-def wonder(world: World, *supposed: Any, ask: Any = None) -> SimulationResult:
+def simulate(world: World, *supposed: Any, ask: Any = None) -> SimulationResult:
     return suppose(world.scheduler, SimulationRequest(supposed, ask))
 
 
@@ -53,14 +53,14 @@ def nodes_of(supposition: SimulationResult) -> list[str | None]:
 
 
 async def test_a_gang_that_would_fit_is_told_where_each_member_would_be(world: World) -> None:
-    found = wonder(world, ask=gang(6))
+    found = simulate(world, ask=gang(6))
     assert found.fits
     assert sorted(map(str, nodes_of(found))) == ["n1", "n1", "n2", "n2", "n3", "n3"]
     assert found.explanation is None
 
 
 async def test_one_that_would_not_fit_is_told_why_with_numbers(world: World) -> None:
-    found = wonder(world, ask=gang(7))
+    found = simulate(world, ask=gang(7))
     assert not found.fits
     assert found.places == []
     assert found.explanation is not None
@@ -74,17 +74,17 @@ async def test_who_tries_many_things_is_told_whether_it_fits_and_not_why_not(wor
 
 
 async def test_nodes_like_one_that_is_there_would_make_room(world: World) -> None:
-    assert wonder(world, Added(N1, 1), ask=gang(7)).fits
+    assert simulate(world, Added(N1, 1), ask=gang(7)).fits
 
 
 async def test_what_others_hold_counts(world: World) -> None:
     world.start_pod("p", {"cpu": 5000}, on="n1")
-    assert not wonder(world, ask=gang(6)).fits
+    assert not simulate(world, ask=gang(6)).fits
 
 
 async def test_when_a_pod_has_ended_there_is_room(world: World) -> None:
     world.start_pod("p", {"cpu": 5000}, on="n1")
-    assert wonder(world, Ended("team", "p"), ask=gang(6)).fits
+    assert simulate(world, Ended("team", "p"), ask=gang(6)).fits
 
 
 async def test_a_drained_nodes_pods_are_told_where_they_could_go_and_who_could_not(world: World) -> None:
@@ -92,13 +92,13 @@ async def test_a_drained_nodes_pods_are_told_where_they_could_go_and_who_could_n
     world.start_pod("small", {"cpu": 1000}, on="n1")
     world.start_pod("other", {"cpu": 2000}, on="n2")
     world.start_pod("third", {"cpu": 2000}, on="n3")
-    found = wonder(world, Drained(N1))
+    found = simulate(world, Drained(N1))
     assert not found.fits
     assert {place.pod: place.node in (N2, N3) for place in found.moved} == {"team/large": False, "team/small": True}
 
 
 async def test_the_next_finds_what_the_one_before_has_left(world: World) -> None:
-    found = wonder(world, ask=gang(4, 5000, gang=False))
+    found = simulate(world, ask=gang(4, 5000, gang=False))
     assert (found.fits, [place.node is None for place in found.places]) == (False, [False, False, False, True])
     assert found.explanation is not None
 
@@ -106,26 +106,26 @@ async def test_the_next_finds_what_the_one_before_has_left(world: World) -> None
 @pytest.mark.parametrize(("supposed", "fits"), [([], False), ([Uncordoned(N1)], True)])
 async def test_a_cordoned_node_takes_pods_once_it_is_not(world: World, supposed: Any, fits: bool) -> None:
     world.scheduler.observe(node("n1", unschedulable=True))
-    assert wonder(world, *supposed, ask=gang(6)).fits is fits
+    assert simulate(world, *supposed, ask=gang(6)).fits is fits
 
 
 async def test_a_gang_that_waits_would_go_with_a_lower_quorum(world: World) -> None:
     for member in gang_pods("train", 7, {"cpu": 4000}):
         world.scheduler.observe(member)
     key = GangKey("default", "train")
-    assert not wonder(world, ask=GangThere(key)).fits
-    assert wonder(world, QuorumSet(key, 6), ask=GangThere(key)).fits
+    assert not simulate(world, ask=GangThere(key)).fits
+    assert simulate(world, QuorumSet(key, 6), ask=GangThere(key)).fits
 
 
 async def test_a_gang_would_be_placed_otherwise_were_there_a_policy(world: World) -> None:
     for name in ("n1", "n2", "n3"):
         world.scheduler.observe(node(name, labels={HOSTNAME: name}))
     apart = PolicyInForce(AntiAffinity(), selector=())
-    assert wonder(world, PolicySet("default", "apart", apart), ask=gang(3, 1000)).fits
-    assert wonder(world, PolicySet("default", "apart", None)).fits
-    refused = wonder(world, PolicySet("default", "apart", apart), ask=gang(4, 1000, name="larger"))
+    assert simulate(world, PolicySet("default", "apart", apart), ask=gang(3, 1000)).fits
+    assert simulate(world, PolicySet("default", "apart", None)).fits
+    refused = simulate(world, PolicySet("default", "apart", apart), ask=gang(4, 1000, name="larger"))
     assert not refused.fits
-    assert wonder(world, PolicySet("default", "apart", None), ask=gang(4, 1000, name="third")).fits
+    assert simulate(world, PolicySet("default", "apart", None), ask=gang(4, 1000, name="third")).fits
 
 
 async def test_a_pod_that_waits_would_go_when_another_has_ended(world: World) -> None:
@@ -133,11 +133,11 @@ async def test_a_pod_that_waits_would_go_when_another_has_ended(world: World) ->
         world.start_pod(f"on-{name}", {"cpu": 7000}, on=name)
     world.start_pod("waits", {"cpu": 4000})
     there = PodThere("team", "waits")
-    refused = wonder(world, ask=there)
+    refused = simulate(world, ask=there)
     assert not refused.fits
     assert refused.explanation is not None
     assert "requested 4 cpu" in refused.explanation.summary
-    assert nodes_of(wonder(world, Ended("team", "on-n2"), ask=there)) == [N2]
+    assert nodes_of(simulate(world, Ended("team", "on-n2"), ask=there)) == [N2]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ async def test_a_pod_that_waits_would_go_when_another_has_ended(world: World) ->
 )
 async def test_what_is_not_there_is_told(world: World, supposed: Any, ask: Any, field: str) -> None:
     with pytest.raises((NotFound, Invalid)) as refused:
-        wonder(world, *supposed, ask=ask)
+        simulate(world, *supposed, ask=ask)
     assert refused.value.field == field
 
 
@@ -166,22 +166,22 @@ async def test_nodes_may_be_added_in_places_of_their_own(world: World, own: tupl
     for name in ("n1", "n2", "n3"):
         world.scheduler.observe(node(name, labels={HOSTNAME: name, "zone": "a"}))
     apart = PolicyInForce(AntiAffinity(topology_key="zone"), selector=())
-    found = wonder(world, PolicySet("default", "apart", apart), Added(N1, 2, own), ask=gang(3, 1000))
+    found = simulate(world, PolicySet("default", "apart", apart), Added(N1, 2, own), ask=gang(3, 1000))
     assert found.fits is bool(own)
 
 
 async def test_a_resource_may_be_offered_and_what_a_claim_holds_released(world: World) -> None:
     data = ResourceKey("escher.dev/team.data")
     waits = PodsAsked(namespace="team", name="reader", each=units({"cpu": 100, data: 1}))
-    assert not wonder(world, ask=waits).fits
+    assert not simulate(world, ask=waits).fits
     name = EphemeralName("team", "data")
     owner = GangKey("agents", "claim:a")
     claim = Holding(Holder("claim:agents/a"), N2, {data: 2}, HoldingKind.RESERVATION, owner, world.clock.steady() + 60)
-    assert nodes_of(wonder(world, Offered(name, N2, 2), ask=replace(waits, name="first"))) == [N2]
-    wonder(world, Ended("team", "first-0"))
+    assert nodes_of(simulate(world, Offered(name, N2, 2), ask=replace(waits, name="first"))) == [N2]
+    simulate(world, Ended("team", "first-0"))
     world.do(world.scheduler.commit([claim]))
-    assert not wonder(world, ask=replace(waits, name="second")).fits
-    assert nodes_of(wonder(world, Released("agents", "a"), ask=replace(waits, name="third"))) == [N2]
+    assert not simulate(world, ask=replace(waits, name="second")).fits
+    assert nodes_of(simulate(world, Released("agents", "a"), ask=replace(waits, name="third"))) == [N2]
     # Nobody has set it.
     world.scheduler.set_capacity(N2, data, 0)
 
@@ -193,8 +193,8 @@ async def test_whoever_waits_too_and_may_be_tried_first_has_the_place(world: Wor
     for name in ("early", "late"):
         waits = world.start_pod(name, {"cpu": 6000})
         world.do(world.scheduler.filter(waits, []))
-    assert not wonder(world, Ended("team", "more-n2"), ask=PodThere("team", "late")).fits
-    assert wonder(world, Ended("team", "more-n3"), ask=PodThere("team", "late")).fits
+    assert not simulate(world, Ended("team", "more-n2"), ask=PodThere("team", "late")).fits
+    assert simulate(world, Ended("team", "more-n3"), ask=PodThere("team", "late")).fits
 
 
 async def test_gangs_that_share_a_name_are_asked_about_by_their_longer_ones(world: World) -> None:
@@ -203,12 +203,12 @@ async def test_gangs_that_share_a_name_are_asked_about_by_their_longer_ones(worl
         world.do(world.scheduler.observe(pod(f"of-{key.group}", gang=GangAsk(key, 2, 4.0))))
     longer = [GangKey("default", f"job.train@{key.group}") for key in keys]
     for supposed, ask in [((), GangThere(longer[0])), ((QuorumSet(longer[1], 1),), GangThere(longer[0]))]:
-        assert not wonder(world, *supposed, ask=ask).fits
+        assert not simulate(world, *supposed, ask=ask).fits
     with pytest.raises(Invalid) as several:
-        wonder(world, QuorumSet(GangKey("default", "job.train"), 1))
+        simulate(world, QuorumSet(GangKey("default", "job.train"), 1))
     assert (several.value.field, several.value.value) == ("gang", "job.train")
     with pytest.raises(Invalid, match=r"gang default/job\.train exists already"):
-        wonder(world, ask=gang(1, name="job.train"))
-    assert wonder(world, QuorumSet(longer[0], 1), ask=GangThere(longer[0])).fits
+        simulate(world, ask=gang(1, name="job.train"))
+    assert simulate(world, QuorumSet(longer[0], 1), ask=GangThere(longer[0])).fits
     for key in keys:
         world.do(world.scheduler.forget(world.scheduler.cache.pods[PodUid(f"uid-of-{key.group}")]))

@@ -136,7 +136,7 @@ class World(Performing):
             transactions=self.transactions,
             state=self.queries,
             gangs=self.queries,
-            explain=RemedySearch(self.scheduler.cache, self.explain, forked, what_if.wonder_within),
+            explain=RemedySearch(self.scheduler.cache, self.explain, forked, what_if.simulate_within),
             safety_switches=SwitchSettings(self.scheduler, self),
             quota=self.isolating,
             policies=self.policies,

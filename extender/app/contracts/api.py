@@ -349,10 +349,10 @@ class QuotaCalls(Protocol):
         ...
 
 
-class WhatIfCalls(Protocol):
+class SimulationCalls(Protocol):
     """Simulation: what would be on a changed cluster."""
 
-    async def wonder(self, wondered: SimulationRequest) -> SimulationResult:
+    async def simulate(self, request: SimulationRequest) -> SimulationResult:
         """Changes nothing. Raises NotFound, Invalid, Unavailable."""
         ...
 
@@ -379,5 +379,5 @@ class Management:
     policies: PolicyCalls
     asks: AskCalls
     events: EventCalls
-    what_if: WhatIfCalls
+    what_if: SimulationCalls
     dump: DumpCalls

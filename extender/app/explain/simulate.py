@@ -68,38 +68,38 @@ class Copied(Protocol):
 
 
 class WhatIf:
-    """Implements `api.WhatIfCalls`."""
+    """Implements `api.SimulationCalls`."""
 
     def __init__(self, scheduler: Scheduler, copied: Copied) -> None:
         self._scheduler = scheduler
         self._copied = copied
 
-    async def wonder(self, wondered: SimulationRequest) -> SimulationResult:
+    async def simulate(self, request: SimulationRequest) -> SimulationResult:
         self._scheduler.cache.require_whole()
-        namespace = "" if wondered.question is None else wondered.question.namespace
-        return await self._copied.in_a_copy(lambda: suppose(self._scheduler, wondered), namespace)
+        namespace = "" if request.question is None else request.question.namespace
+        return await self._copied.in_a_copy(lambda: suppose(self._scheduler, request), namespace)
 
-    def wonder_within(self, wondered: SimulationRequest) -> SimulationResult:
-        """As `wonder`, for several suppositions in one copy, without the costly explanation."""
-        return self._copied.within_a_copy(lambda: suppose(self._scheduler, wondered, explains=False))
+    def simulate_within(self, request: SimulationRequest) -> SimulationResult:
+        """As `simulate`, for several suppositions in one copy, without the costly explanation."""
+        return self._copied.within_a_copy(lambda: suppose(self._scheduler, request, explains=False))
 
 
-def suppose(scheduler: Scheduler, wondered: SimulationRequest, *, explains: bool = True) -> SimulationResult:
+def suppose(scheduler: Scheduler, request: SimulationRequest, *, explains: bool = True) -> SimulationResult:
     """`explains`: with why pods do not fit. Changes the `Scheduler`. Raises NotFound, Invalid."""
-    added = sum(each.count for each in wondered.supposed if isinstance(each, Added))
+    added = sum(each.count for each in request.supposed if isinstance(each, Added))
     if added > MOST_NODES:
         raise Invalid("changes", added, f"changes add {added} nodes; write {MOST_NODES} at most")
-    wondering = _Wondering(scheduler)
-    moved = [place for each in wondered.supposed for place in wondering.take(each)]
-    match wondered.question:
+    simulation = _Simulation(scheduler)
+    moved = [place for each in request.supposed for place in simulation.take(each)]
+    match request.question:
         case None:
             fits, places, why = True, list[Place](), None
         case PodsAsked() as asked:
-            fits, places, why = wondering.ask(asked)
+            fits, places, why = simulation.ask(asked)
         case PodThere(namespace, name):
-            fits, places, why = wondering.try_pod(namespace, name)
+            fits, places, why = simulation.try_pod(namespace, name)
         case GangThere(key):
-            fits, places, why = wondering.try_gang(key)
+            fits, places, why = simulation.try_gang(key)
     nowhere = any(place.node is None for place in moved)
     explanation = why() if explains and why is not None else None
     return SimulationResult(fits=fits and not nowhere, places=places, moved=moved, explanation=explanation)
@@ -109,7 +109,7 @@ Answer = tuple[bool, list[Place], Callable[[], Explanation] | None]
 """Whether they fit, where each would be, and a function that explains why they do not."""
 
 
-class _Wondering:
+class _Simulation:
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._cache = scheduler.cache

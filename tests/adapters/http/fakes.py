@@ -215,8 +215,8 @@ class NotedManagement:
         self._note(namespace)
         return replace(self.quota_state, namespace=namespace)
 
-    async def wonder(self, wondered: SimulationRequest) -> SimulationResult:
-        self._note(wondered)
+    async def simulate(self, request: SimulationRequest) -> SimulationResult:
+        self._note(request)
         return self.supposition
 
     async def dump(self) -> bytes:

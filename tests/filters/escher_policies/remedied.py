@@ -136,7 +136,7 @@ class Here:
 
 def elsewhere(seed: int) -> Suppose:
     """What would be, found out in a situation of the same seed: as in a copy of the process."""
-    return lambda wondered: suppose(situation(seed).scheduler, wondered)
+    return lambda request: suppose(situation(seed).scheduler, request)
 
 
 def situation(seed: int) -> Situation:

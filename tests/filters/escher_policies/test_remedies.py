@@ -80,8 +80,8 @@ def remedies(world: PolicyWorld, build: Sequence[PolicyWorld], who: str = "targe
     """What is told of the pod or gang of that name; `build`: as many worlds like it as are tried."""
     rest = iter(build)
 
-    def again(wondered: SimulationRequest) -> SimulationResult:
-        return suppose(next(rest).scheduler, wondered)
+    def again(request: SimulationRequest) -> SimulationResult:
+        return suppose(next(rest).scheduler, request)
 
     helping = RemedySearch(world.scheduler.cache, Explain(world.scheduler.cache), Here(), again)
     known = any(each.name == who for each in world.pods.values())
@@ -167,8 +167,8 @@ def held_by_others() -> PolicyWorld:
 def test_nobody_of_another_namespace_is_named_to_who_may_not_know() -> None:
     world, again = held_by_others(), iter([held_by_others() for _ in range(MOST_TRIED)])
 
-    def suppose_again(wondered: SimulationRequest) -> SimulationResult:
-        return suppose(next(again).scheduler, wondered)
+    def suppose_again(request: SimulationRequest) -> SimulationResult:
+        return suppose(next(again).scheduler, request)
 
     helping = RemedySearch(world.scheduler.cache, Explain(world.scheduler.cache), Here(), suppose_again)
     told = asyncio.run(helping.pod("default", "target", everywhere=False))
@@ -204,7 +204,7 @@ class Never:
         self.asked = 0
         self._error = error
 
-    def __call__(self, wondered: SimulationRequest) -> SimulationResult:
+    def __call__(self, request: SimulationRequest) -> SimulationResult:
         self.asked += 1
         if self._error is not None:
             raise self._error

@@ -114,7 +114,7 @@ class WhatIfBody(Body):
     changes: Annotated[Sequence[AnyChange], Field(max_length=_MOST_CHANGES)] = ()
     question: AnyQuestion | None = None
 
-    def wondered(self) -> words.SimulationRequest:
+    def request(self) -> words.SimulationRequest:
         asked = None if self.question is None else self.question.question()
         return words.SimulationRequest([_supposed(change, index) for index, change in enumerate(self.changes)], asked)
 
