@@ -42,7 +42,7 @@ POD = {"kind": "pods", **TRAIN, "each": {"cpu": 0.5}}
 
 
 @pytest.mark.parametrize(
-    ("body", "request"),
+    ("body", "asked_for"),
     [
         ({}, SimulationRequest([])),
         (
@@ -104,11 +104,11 @@ POD = {"kind": "pods", **TRAIN, "each": {"cpu": 0.5}}
     ],
 )  # fmt: skip
 async def test_what_is_asked_arrives(
-    client: httpx.AsyncClient, management: NotedManagement, body: Any, request: SimulationRequest
+    client: httpx.AsyncClient, management: NotedManagement, body: Any, asked_for: SimulationRequest
 ) -> None:
     answer = await client.post("/v1/what-if", json=body)
     assert answer.status_code == 200, answer.text
-    assert management.asked == [request]
+    assert management.asked == [asked_for]
 
 
 async def test_what_was_tried_is_told_as_it_can_be_asked(
