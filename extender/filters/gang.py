@@ -112,8 +112,7 @@ class GangFollowing:
         if isinstance(fact, Node):
             return
         gangs = self._gangs
-        if fact.preempted:
-            gangs.effects += gangs.evictions.on_event(fact)
+        gangs.effects += gangs.evictions.on_event(fact)
         if gangs.waiting.preempting.on_event(fact, now):
             gangs.planning.on_bystander(fact)
         if fact.gang is not None or gangs.of(fact.uid) is not None:

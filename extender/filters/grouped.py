@@ -19,8 +19,6 @@ class Grouped:
     def put(self, pod: Pod) -> bool:
         """Sets the pod's current state. Returns whether it differs from the known one."""
         group = self._common(pod)
-        if group is None and pod.uid not in self._of:
-            return False
         if group is not None and self._groups.get(group, {}).get(pod.uid) == pod:
             return False
         changed = self.drop(pod)

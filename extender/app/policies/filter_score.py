@@ -164,10 +164,10 @@ class FilterScore:
 
         The thousands of others are then neither read nor given reasons, which have no use if one passes."""
         first, few = judges[0][1], list[NodeName]()
-        if isinstance(first, OnlyTheseNodes):
-            # A defect that is met here is met again where all nodes are gone through.
-            with suppress(Exception):
-                few = [node for node in first.nodes if node in sent] if len(first.nodes) <= _TO_LOOK_UP else few
+        # A defect that is met here is met again where all nodes are gone through.
+        with suppress(Exception):
+            if isinstance(first, OnlyTheseNodes) and len(first.nodes) <= _TO_LOOK_UP:
+                few = [node for node in first.nodes if node in sent]
         passed = [node for node in few if self._first_refusal(judges, node) is None]
         return passed if len(passed) < 2 else [node for node in sent if node in passed]
 
@@ -358,6 +358,7 @@ def _refuses_all(judge: NodeFilter) -> bool:
     try:
         return isinstance(judge, OnlyTheseNodes) and not judge.nodes
     except Exception:
+        # It is met again, and reported, where nodes are judged.
         return False
 
 

@@ -11,7 +11,8 @@ _V = TypeVar("_V")
 class Bounded(dict[_K, _V]):
     """The `limit` keys that were set last, oldest first; setting a known key makes it newest.
 
-    Keys are set by `[]` and `setdefault` alone. Each event asks several of these: reading is as fast as of a dict."""
+    Keys are set by `[]` and `setdefault` alone: other ways would pass by the limit, so these methods are None. Each
+    event asks several of these: reading is as fast as of a dict."""
 
     __slots__ = ("_limit",)
     update = copy = popitem = __ior__ = __or__ = None  # type: ignore[assignment]

@@ -89,7 +89,7 @@ class KeptPlaces:
 
     def observe(self, pod: Pod) -> None:
         """Takes in a changed pod."""
-        self._stale |= dict.fromkeys(self._like[pod.uid]) if pod.uid in self._like else {}
+        self._stale |= dict.fromkeys(self._like.get(pod.uid, ()))
 
     def refresh(self) -> None:
         """Brings all answers up to date. O(holdings on the nodes where a place came or went)."""
