@@ -13,7 +13,7 @@ from extender.app.explain.node_groups import Group
 from extender.app.gangs_of_one import WhyNone
 from extender.core.cluster import Pod
 from extender.core.fit.equivalence import TOO_VARIED
-from extender.core.gangs.preemption.preemption_limits import NobodySuffices, UnknownAsks
+from extender.core.gangs.preemption.preemption_limits import TooFewVictims, UnknownAsks
 from extender.core.gangs.state.gang import NO_ROOM, QUARANTINE, Gang
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.safety_switches import Act
@@ -99,7 +99,7 @@ def who_leaves_for(cache: Cache, pod: Pod, groups: Sequence[Group]) -> tuple[str
     if (node := gangs.waiting.preempting.nomination_of(pod)) is not None and _is_left(cache, pod, node):
         return f"pods of lower priority on {node} are terminating for it", ""
     said, remedies = what_is_done(cache, gang)
-    if not said and isinstance(gangs.waiting.preempting.why_not(gang), NobodySuffices):
+    if not said and isinstance(gangs.waiting.preempting.why_not(gang), TooFewVictims):
         said.append("it would not fit if Escher evicted all pods of lower priority that it may evict")
     waits = gangs.planning.why_not(gang, cache.clock.steady())
     said += [waits] if waits != NO_ROOM else []

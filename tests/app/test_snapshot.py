@@ -14,11 +14,11 @@ from extender.app.cache.cache import Rules
 from extender.app.contracts.api import Claim, Transact
 from extender.app.contracts.errors import ManagementError
 from extender.app.contracts.ports import EphemeralResource
-from extender.app.contracts.simulation_changes import Added, Drained, QuorumSet, Supposed
+from extender.app.contracts.simulation_changes import Added, Drained, QuorumSet, SimulationChange
 from extender.app.contracts.simulation_request import GangThere, PodThere, SimulationRequest
 from extender.app.cycle.scheduler import Scheduler
 from extender.app.explain.explain import Explain
-from extender.app.explain.simulate import suppose
+from extender.app.explain.simulate import simulate_on
 from extender.app.explain.snapshot import Incomplete, PodsMemory, records, reopened
 from extender.core.cluster import Owner
 from extender.core.gangs.state.state_machine import Phase
@@ -235,22 +235,22 @@ def _one_gang_waits_for_another(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "supposed",
+    "changes",
     [[], [Added(NODES[0], 1)], [QuorumSet(TRAIN, 1)], [Drained(NODES[0])], [Drained(NodeName("n9"))]],
     ids=["nothing", "a node more", "a lower quorum", "a node drained", "a node that is not there"],
 )
 @pytest.mark.parametrize("question", [GangThere(TRAIN), PodThere("default", "train-0")], ids=["gang", "pod"])
-async def test_the_same_would_be_elsewhere(world: World, supposed: list[Supposed], question: Any) -> None:
+async def test_the_same_would_be_elsewhere(world: World, changes: list[SimulationChange], question: Any) -> None:
     _one_gang_waits_for_another(world)
     there = elsewhere(dumped(world.scheduler)).scheduler
-    request = SimulationRequest(supposed, question)
+    request = SimulationRequest(changes, question)
     assert _supposed(there, request) == _supposed(world.scheduler, request)
 
 
 def _supposed(scheduler: Scheduler, request: SimulationRequest) -> object:
     """What would be, or why it cannot be so."""
     try:
-        return suppose(scheduler, request)
+        return simulate_on(scheduler, request)
     except ManagementError as error:
         return str(error)
 

@@ -25,7 +25,7 @@ from extender.app.contracts.simulation_request import (
     SimulationRequest,
     SimulationResult,
 )
-from extender.app.explain.simulate import suppose
+from extender.app.explain.simulate import simulate_on
 from extender.core.gang_ask import GangAsk, derived_key
 from extender.core.ledger.ledger import Holder, Holding, HoldingKind
 from extender.core.names import EphemeralName, GangKey
@@ -44,12 +44,12 @@ def gang(count: int, cpu: int = 4000, **more: Any) -> PodsAsked:
     return PodsAsked(namespace="default", count=count, each=units({"cpu": cpu}), **given)
 
 
-def simulate(world: World, *supposed: Any, ask: Any = None) -> SimulationResult:
-    return suppose(world.scheduler, SimulationRequest(supposed, ask))
+def simulate(world: World, *changes: Any, ask: Any = None) -> SimulationResult:
+    return simulate_on(world.scheduler, SimulationRequest(changes, ask))
 
 
-def nodes_of(supposition: SimulationResult) -> list[str | None]:
-    return [place.node for place in supposition.places]
+def nodes_of(found: SimulationResult) -> list[str | None]:
+    return [place.node for place in found.places]
 
 
 async def test_a_gang_that_would_fit_is_told_where_each_member_would_be(world: World) -> None:
@@ -69,7 +69,7 @@ async def test_one_that_would_not_fit_is_told_why_with_numbers(world: World) -> 
 
 
 async def test_who_tries_many_things_is_told_whether_it_fits_and_not_why_not(world: World) -> None:
-    found = suppose(world.scheduler, SimulationRequest((), gang(7)), explains=False)
+    found = simulate_on(world.scheduler, SimulationRequest((), gang(7)), explains=False)
     assert (found.fits, found.explanation) == (False, None)
 
 
@@ -103,10 +103,10 @@ async def test_the_next_finds_what_the_one_before_has_left(world: World) -> None
     assert found.explanation is not None
 
 
-@pytest.mark.parametrize(("supposed", "fits"), [([], False), ([Uncordoned(N1)], True)])
-async def test_a_cordoned_node_takes_pods_once_it_is_not(world: World, supposed: Any, fits: bool) -> None:
+@pytest.mark.parametrize(("changes", "fits"), [([], False), ([Uncordoned(N1)], True)])
+async def test_a_cordoned_node_takes_pods_once_it_is_not(world: World, changes: Any, fits: bool) -> None:
     world.scheduler.observe(node("n1", unschedulable=True))
-    assert simulate(world, *supposed, ask=gang(6)).fits is fits
+    assert simulate(world, *changes, ask=gang(6)).fits is fits
 
 
 async def test_a_gang_that_waits_would_go_with_a_lower_quorum(world: World) -> None:
@@ -141,7 +141,7 @@ async def test_a_pod_that_waits_would_go_when_another_has_ended(world: World) ->
 
 
 @pytest.mark.parametrize(
-    ("supposed", "ask", "field"),
+    ("changes", "ask", "field"),
     [
         ([Drained(NodeName("n9"))], None, "node"),
         ([Added(N1, 0)], None, "count"),
@@ -155,9 +155,9 @@ async def test_a_pod_that_waits_would_go_when_another_has_ended(world: World) ->
         ([], gang(0), "count"),
     ],
 )
-async def test_what_is_not_there_is_told(world: World, supposed: Any, ask: Any, field: str) -> None:
+async def test_what_is_not_there_is_told(world: World, changes: Any, ask: Any, field: str) -> None:
     with pytest.raises((NotFound, Invalid)) as refused:
-        simulate(world, *supposed, ask=ask)
+        simulate(world, *changes, ask=ask)
     assert refused.value.field == field
 
 
@@ -202,8 +202,8 @@ async def test_gangs_that_share_a_name_are_asked_about_by_their_longer_ones(worl
     for key in keys:
         world.do(world.scheduler.observe(pod(f"of-{key.group}", gang=GangAsk(key, 2, 4.0))))
     longer = [GangKey("default", f"job.train@{key.group}") for key in keys]
-    for supposed, ask in [((), GangThere(longer[0])), ((QuorumSet(longer[1], 1),), GangThere(longer[0]))]:
-        assert not simulate(world, *supposed, ask=ask).fits
+    for changes, ask in [((), GangThere(longer[0])), ((QuorumSet(longer[1], 1),), GangThere(longer[0]))]:
+        assert not simulate(world, *changes, ask=ask).fits
     with pytest.raises(Invalid) as several:
         simulate(world, QuorumSet(GangKey("default", "job.train"), 1))
     assert (several.value.field, several.value.value) == ("gang", "job.train")

@@ -27,7 +27,7 @@ from extender.core.gangs.preemption.preemption_limits import (
     BudgetsUnknown,
     Exhausted,
     InVain,
-    NobodySuffices,
+    TooFewVictims,
     Unfinished,
     UnknownAsks,
     WhyNot,
@@ -153,7 +153,7 @@ def test_pods_of_other_schedulers_stay_though_there_would_be_room_if_another_lef
     runs(world, scheduler="default-scheduler")
     comes(world)
     assert world.preempted == []
-    assert why_not(world) == NobodySuffices({OTHERS: 1})
+    assert why_not(world) == TooFewVictims({OTHERS: 1})
 
 
 def test_a_pod_of_a_daemon_set_stays_and_shields_no_gang_that_it_says_it_is_of(world: GangWorld) -> None:
@@ -172,7 +172,7 @@ def test_a_gang_of_which_one_pod_could_not_be_evicted_lately_stays(world: GangWo
     world.scheduler.cache.gangs.waiting.preempting.victims.refuse([two], world.clock.steady())
     comes(world)
     assert world.preempted == []
-    assert why_not(world) == NobodySuffices({REFUSED: 2})
+    assert why_not(world) == TooFewVictims({REFUSED: 2})
 
 
 def test_those_who_are_protected_are_counted_and_time_does_not_help(world: GangWorld) -> None:
@@ -184,7 +184,7 @@ def test_those_who_are_protected_are_counted_and_time_does_not_help(world: GangW
     runs(world, "high", NodeName("n2"), priority=10)
     comes(world)
     for _ in range(2):
-        assert (why_not(world), again_at(world)) == (NobodySuffices({DAEMONS: 2}), None)
+        assert (why_not(world), again_at(world)) == (TooFewVictims({DAEMONS: 2}), None)
         world.do(world.scheduler.settle())
 
 
@@ -195,7 +195,7 @@ def test_what_is_told_of_a_pod_with_two_reasons_to_stay_is_the_one_that_lasts(wo
     world.add_node(node("n1"))
     runs(world, "high", N1, priority=10)
     comes(world)
-    assert why_not(world) == NobodySuffices({DAEMONS: 1})
+    assert why_not(world) == TooFewVictims({DAEMONS: 1})
 
 
 def strict(world: GangWorld) -> GangWorld:
@@ -211,7 +211,7 @@ def test_a_pod_that_its_budget_protects_is_counted_though_it_alone_would_not_suf
     runs(world, labels={"app": "guarded"})
     runs(world, "high", N1, priority=10)
     comes(world, size=2)
-    assert why_not(world) == NobodySuffices({BUDGET: 1})
+    assert why_not(world) == TooFewVictims({BUDGET: 1})
 
 
 def test_those_are_counted_who_may_leave_alone_and_not_with_others_of_their_budget(world: GangWorld) -> None:
@@ -222,7 +222,7 @@ def test_those_are_counted_who_may_leave_alone_and_not_with_others_of_their_budg
         runs(world, f"guarded-{where}", where, labels={"app": "guarded"})
     comes(world, size=2)
     assert world.preempted == []
-    assert why_not(world) == NobodySuffices({BUDGET: 1})
+    assert why_not(world) == TooFewVictims({BUDGET: 1})
 
 
 def test_a_gang_leaves_as_a_whole_though_another_one_stays(world: GangWorld) -> None:
@@ -242,7 +242,7 @@ def test_who_could_not_be_evicted_is_chosen_again_after_a_while_and_not_before(w
     world.evicted.clear()  # in vain: both are there
     world.do(world.scheduler.on_event(UnitStays(TOP, [world.pods[PodUid("uid-guarded")]], 0, "429")))
     world.pass_time(PREEMPTS_EVERY)
-    assert (why_not(world), again_at(world)) == (NobodySuffices({REFUSED: 1}), REFUSED_SECONDS)
+    assert (why_not(world), again_at(world)) == (TooFewVictims({REFUSED: 1}), REFUSED_SECONDS)
     world.pass_time(REFUSED_SECONDS - 2 * PREEMPTS_EVERY)
     assert len(world.preempted) == 1
     world.pass_time(PREEMPTS_EVERY)
@@ -257,7 +257,7 @@ def test_all_that_happens_between_two_searches_is_news_for_the_next(world: GangW
     for name in ("one", "another"):
         world.create(pod(name, {"cpu": 0}, node=N0))
     world.pass_time(PREEMPTS_EVERY)
-    assert why_not(world) == NobodySuffices({REFUSED: 1})
+    assert why_not(world) == TooFewVictims({REFUSED: 1})
 
 
 def test_after_a_search_there_is_none_for_a_while_though_somebody_may_leave_again_sooner(world: GangWorld) -> None:
@@ -388,7 +388,7 @@ def test_a_gang_leaves_where_its_budget_lets_all_of_it_go(world: GangWorld, allo
         assert world.preempted == [["low-0", "low-1"]]
     else:
         assert world.preempted == []
-        assert why_not(world) == NobodySuffices({BUDGET: 2})
+        assert why_not(world) == TooFewVictims({BUDGET: 2})
 
 
 def test_a_gang_that_its_budget_protects_is_counted_though_it_would_not_suffice(world: GangWorld) -> None:
@@ -400,7 +400,7 @@ def test_a_gang_that_its_budget_protects_is_counted_though_it_would_not_suffice(
     world.create(*(replace(each, node=where, labels={"app": "guarded"}) for each, where in low))
     runs(world, "high", NodeName("n2"), priority=10)
     comes(world, size=3)
-    assert why_not(world) == NobodySuffices({BUDGET: 2})
+    assert why_not(world) == TooFewVictims({BUDGET: 2})
 
 
 def test_a_gang_of_the_same_priority_stays(world: GangWorld) -> None:
@@ -408,7 +408,7 @@ def test_a_gang_of_the_same_priority_stays(world: GangWorld) -> None:
     world.create(replace(same, node=N0, priority=9))
     comes(world)
     assert world.preempted == []
-    assert why_not(world) == NobodySuffices({})
+    assert why_not(world) == TooFewVictims({})
 
 
 def test_pods_of_a_daemon_set_that_leave_are_not_counted_on(world: GangWorld) -> None:
@@ -729,7 +729,7 @@ class TestBoundsOfAGangAndAnHour:
         world.create(again)
         world.filter(again, list(world.nodes))
         if spares:
-            assert (world.preempted, why_not(world, "again")) == ([["web-0"]], NobodySuffices({TAKEN_IN_VAIN: 1}))
+            assert (world.preempted, why_not(world, "again")) == ([["web-0"]], TooFewVictims({TAKEN_IN_VAIN: 1}))
             world.pass_time(FIRST_BACK_OFF + PREEMPTS_EVERY)
         assert world.preempted == [["web-0"], ["web-1"]]
         gone(world)
@@ -806,7 +806,7 @@ class TestPodsThatAreMadeAgain:
         world.create(replace(low, node=N0, uid=PodUid("uid-low-again")))
         gone(world)
         world.pass_time(PREEMPTS_EVERY)
-        assert (why_not(world), again_at(world)) == (NobodySuffices({MADE_AGAIN: 1}), FIRST_BACK_OFF)
+        assert (why_not(world), again_at(world)) == (TooFewVictims({MADE_AGAIN: 1}), FIRST_BACK_OFF)
 
     def test_are_looked_for_again_when_the_while_is_over(self, world: GangWorld) -> None:
         owner = Owner("ReplicaSet", "web", "web")
@@ -815,7 +815,7 @@ class TestPodsThatAreMadeAgain:
         world.create(pod("web-1", FULL, node=N0, owner=owner))
         gone(world)
         world.pass_time(PREEMPTS_EVERY)
-        assert (why_not(world), again_at(world)) == (NobodySuffices({MADE_AGAIN: 1}), FIRST_BACK_OFF)
+        assert (why_not(world), again_at(world)) == (TooFewVictims({MADE_AGAIN: 1}), FIRST_BACK_OFF)
 
     def test_are_remembered_when_others_have_left_for_another_gang_since(self, world: GangWorld) -> None:
         world.add_node(node("n1"))

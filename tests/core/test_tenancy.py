@@ -10,7 +10,7 @@ import pytest
 from extender.app.contracts.extender_api import Victims
 from extender.app.contracts.simulation_request import PodsAsked, PodThere, SimulationRequest
 from extender.app.explain.explain import Explain
-from extender.app.explain.simulate import suppose
+from extender.app.explain.simulate import simulate_on
 from extender.core.cluster import Pod
 from extender.core.names import GangKey
 from extender.core.tenancy.tenancy import FOREIGN, Tenancy, namespace_of
@@ -196,12 +196,12 @@ def test_what_if_answers_as_filter_does(world: GangWorld) -> None:
 
     world.create(asking(THEIRS))
     world.schedule()
-    refused = suppose(world.scheduler, SimulationRequest((), PodThere("default", "p")))
+    refused = simulate_on(world.scheduler, SimulationRequest((), PodThere("default", "p")))
     assert not refused.fits
     assert refused.explanation is not None
     assert FOREIGN in refused.explanation.summary
-    assert not suppose(world.scheduler, SimulationRequest((), asked(THEIRS, "v"))).fits
-    assert suppose(world.scheduler, SimulationRequest((), asked(OWN, "w"))).fits
+    assert not simulate_on(world.scheduler, SimulationRequest((), asked(THEIRS, "v"))).fits
+    assert simulate_on(world.scheduler, SimulationRequest((), asked(OWN, "w"))).fits
 
 
 def test_a_setting_lets_every_namespace_have_them() -> None:

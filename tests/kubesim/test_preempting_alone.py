@@ -15,7 +15,7 @@ from extender.app.contracts.simulation_changes import Ended
 from extender.app.contracts.simulation_request import PodThere, SimulationRequest
 from extender.app.explain.explain import Explain
 from extender.app.explain.remedies import Remedies
-from extender.app.explain.simulate import suppose
+from extender.app.explain.simulate import simulate_on
 from extender.core.cluster import Pod
 from extender.core.gangs.state.gang import QUARANTINE
 from extender.kube.names import PODS, NodeName, PodUid, ResourceKey
@@ -285,7 +285,7 @@ async def test_what_if_shows_whose_end_would_place_the_pod_as_for_a_gang() -> No
         told = [ladder.rung(1).said for family in Remedies(scheduler.cache).for_pod(waits) for ladder in family]
         assert "end pod default/low-0 on node-0" in told
         there = PodThere("default", "high")
-        assert suppose(scheduler, SimulationRequest([Ended("default", "low-0")], there)).fits
+        assert simulate_on(scheduler, SimulationRequest([Ended("default", "low-0")], there)).fits
 
 
 async def test_a_gang_of_one_is_no_gang_to_those_who_look_at_gangs() -> None:

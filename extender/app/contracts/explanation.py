@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from extender.app.contracts.simulation_changes import Supposed
+from extender.app.contracts.simulation_changes import SimulationChange
 from extender.core.ledger.units import Short
 from extender.kube.names import NodeName
 
@@ -27,10 +27,10 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A remedy. `supposed`: changes for what-if, which gave a placement when they were tried."""
+    """A remedy. `changes`: those for what-if, which gave a placement when they were tried."""
 
     said: str
-    supposed: Sequence[Supposed]
+    changes: Sequence[SimulationChange]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

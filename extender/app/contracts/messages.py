@@ -13,7 +13,7 @@ from extender.core.gangs.preemption.preemption_limits import (
     BudgetsUnknown,
     Exhausted,
     InVain,
-    NobodySuffices,
+    TooFewVictims,
     Unfinished,
     UnknownAsks,
     WhyNot,
@@ -132,7 +132,7 @@ def why_nobody_leaves(why: WhyNot, now: float) -> tuple[str, str]:
                 f" preempts again after a change{wait}",
                 "find what keeps its members from their nodes: `kubectl describe pod` shows kube-scheduler's reasons",
             )
-        case NobodySuffices(protected):
+        case TooFewVictims(protected):
             if not protected:
                 return "", ""
             said = ", ".join(f"{count} {reason}" for reason, count in sorted(protected.items()))

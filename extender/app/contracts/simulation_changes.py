@@ -1,4 +1,4 @@
-"""Simulation changes: what may be supposed of a cluster, one change a value. Values only."""
+"""Simulation changes: what a simulation may change in a cluster, one change a value. Values only."""
 
 from __future__ import annotations
 
@@ -76,4 +76,4 @@ class PolicySet:
     policy: PolicyInForce | None
 
 
-Supposed = PolicySet | Drained | Uncordoned | Added | Ended | Offered | Released | QuorumSet
+SimulationChange = PolicySet | Drained | Uncordoned | Added | Ended | Offered | Released | QuorumSet

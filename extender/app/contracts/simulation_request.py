@@ -1,4 +1,4 @@
-"""Simulation request: supposed changes, the question about them, and the result. Values only."""
+"""Simulation request: changes, the question about them, and the result. Values only."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from extender.app.contracts.explanation import Explanation
-from extender.app.contracts.simulation_changes import Supposed
+from extender.app.contracts.simulation_changes import SimulationChange
 from extender.core.names import GangKey
 from extender.kube.names import NodeName
 from extender.kube.node_match import Toleration
@@ -72,7 +72,7 @@ class SimulationResult:
 
 @dataclass(frozen=True, slots=True)
 class SimulationRequest:
-    """Supposed changes, made in order, then a question. Without one: only what had to move."""
+    """Changes, made in order, then a question. Without one: only what had to move."""
 
-    supposed: Sequence[Supposed]
+    changes: Sequence[SimulationChange]
     question: Question | None = None

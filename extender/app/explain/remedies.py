@@ -21,7 +21,7 @@ from extender.app.contracts.simulation_changes import (
     PolicySet,
     QuorumSet,
     Released,
-    Supposed,
+    SimulationChange,
     Uncordoned,
 )
 from extender.app.explain.node_groups import ABSENT, CORDONED, Group, Judged, NodeGroups
@@ -55,8 +55,8 @@ class Ladder:
     guess: int = 1
 
 
-def _one(said: str, *supposed: Supposed) -> Ladder:
-    remedy = Remedy(said, supposed)
+def _one(said: str, *changes: SimulationChange) -> Ladder:
+    remedy = Remedy(said, changes)
     return Ladder(lambda number: remedy)
 
 
@@ -181,10 +181,10 @@ class Remedies:
         def given(some: Sequence[NodeName]) -> Remedy:
             names = sorted({data for node in some for data in missing[node]})
             on = f"{'node' if len(some) == 1 else 'nodes'} {', '.join(some)}"
-            supposed = [Offered(EphemeralName(pod.namespace, d), node, 1) for node in some for d in missing[node]]
-            each = ", for example:" if len(supposed) > 1 else ":"
+            changes = [Offered(EphemeralName(pod.namespace, d), node, 1) for node in some for d in missing[node]]
+            each = ", for example:" if len(changes) > 1 else ":"
             how = f"escher resource set --namespace {pod.namespace} {names[0]} 1 --node {some[0]}"
-            return Remedy(f"set {' and '.join(names)} above 0 on {on}{each} {how}", supposed)
+            return Remedy(f"set {' and '.join(names)} above 0 on {on}{each} {how}", changes)
 
         if nodes and count == 1:
             for node in nodes:
@@ -230,7 +230,7 @@ class Remedies:
         known = self._cache.pods.get(PodUid(held.holder))
         return held.holder.replace(":", " ", 1) if known is None else f"pod {known}"
 
-    def _let_go(self, held: Holding) -> Supposed:
+    def _let_go(self, held: Holding) -> SimulationChange:
         known = self._cache.pods.get(PodUid(held.holder))
         if known is not None:
             return Ended(known.namespace, known.name)
@@ -269,7 +269,7 @@ class Remedies:
         said = " and ".join(self._end_in_words(unit).removeprefix("end ") for unit in units)
         return Remedy(f"end {said}", [each for unit in units for each in self._ending(unit)])
 
-    def _ending(self, unit: Sequence[Pod]) -> list[Supposed]:
+    def _ending(self, unit: Sequence[Pod]) -> list[SimulationChange]:
         return [Ended(pod.namespace, pod.name) for pod in unit]
 
     def _end_in_words(self, unit: Sequence[Pod]) -> str:
@@ -391,7 +391,7 @@ def _enough(names: Sequence[T], remedy: Callable[[Sequence[T]], Remedy], lowest:
     return Ladder(lambda number: remedy(names[:number]), lowest, len(names), lowest)
 
 
-def _each(kind: Callable[[NodeName], Supposed], names: Sequence[NodeName]) -> list[Supposed]:
+def _each(kind: Callable[[NodeName], SimulationChange], names: Sequence[NodeName]) -> list[SimulationChange]:
     return [kind(name) for name in names]
 
 

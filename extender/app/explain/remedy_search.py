@@ -28,20 +28,20 @@ _MOST_OF_A_FAMILY = 12
 _MOST_SECONDS = 3.0
 NOTHING = Remedy("wait", ())
 
-Suppose = Callable[[SimulationRequest], SimulationResult]
+Simulate = Callable[[SimulationRequest], SimulationResult]
 
 
 class RemedySearch:
     """Implements `api.ExplainCalls`. `explain`: gives the explanations without tries.
 
-    `suppose` is called in a copy that `copied` makes, and does not change it."""
+    `simulate` is called in a copy that `copied` makes, and does not change it."""
 
-    def __init__(self, cache: Cache, explain: Explain, copied: Copied, suppose: Suppose) -> None:
+    def __init__(self, cache: Cache, explain: Explain, copied: Copied, simulate: Simulate) -> None:
         self._cache = cache
         self._explain = explain
         self._remedies = Remedies(cache, explain.why_withheld)
         self._copied = copied
-        self._suppose = suppose
+        self._simulate = simulate
 
     async def pod(self, namespace: str, name: str, *, everywhere: bool = True) -> Explanation:
         """Raises NotFound."""
@@ -71,7 +71,7 @@ class RemedySearch:
         self, found: Explanation, question: Question, families: Iterator[Iterator[Ladder]]
     ) -> Explanation:
         def tried() -> list[Remedy]:
-            return Trial(self._suppose, question, self._cache.clock).of(families)
+            return Trial(self._simulate, question, self._cache.clock).of(families)
 
         try:
             self._cache.require_whole()
@@ -84,15 +84,15 @@ def _seen(found: Explanation, within: str | None) -> Explanation:
     """Removes the remedies that name objects of other namespaces."""
     if within is None:
         return found
-    tried = [each for each in found.tried if {getattr(s, "namespace", within) for s in each.supposed} <= {within}]
+    tried = [each for each in found.tried if {getattr(s, "namespace", within) for s in each.changes} <= {within}]
     return replace(found, tried=tried)
 
 
 class Trial:
     """The tries for one waiting pod or gang."""
 
-    def __init__(self, suppose: Suppose, question: Question, clock: Clock) -> None:
-        self._suppose = suppose
+    def __init__(self, simulate: Simulate, question: Question, clock: Clock) -> None:
+        self._simulate = simulate
         self._question = question
         self._clock = clock
         self._until = clock.steady() + _MOST_SECONDS
@@ -145,7 +145,7 @@ class Trial:
             return False
         self._left -= 1
         try:
-            return self._suppose(SimulationRequest(remedy.supposed, self._question)).fits
+            return self._simulate(SimulationRequest(remedy.changes, self._question)).fits
         except ManagementError:
             # The change is not possible.
             return False

@@ -1,6 +1,6 @@
-"""Simulate: what would become of pods and gangs that do not exist, after supposed changes.
+"""Simulate: what would become of pods and gangs that do not exist, after changes to the cluster.
 
-It uses the `Scheduler` and the rules that decide. A supposed change is observed as if it were a fact. The pods in
+It uses the `Scheduler` and the rules that decide. A change is observed as if it were a fact. The pods in
 question are filtered with every node, as if kube-scheduler called filter. That leaves the `Scheduler` unusable for the
 real cluster, so it is done in a copy (`Copied`). What only kube-scheduler knows (volumes, its own scores) is not known.
 """
@@ -27,7 +27,7 @@ from extender.app.contracts.simulation_changes import (
     PolicySet,
     QuorumSet,
     Released,
-    Supposed,
+    SimulationChange,
     Uncordoned,
 )
 from extender.app.contracts.simulation_request import (
@@ -77,20 +77,20 @@ class WhatIf:
     async def simulate(self, request: SimulationRequest) -> SimulationResult:
         self._scheduler.cache.require_whole()
         namespace = "" if request.question is None else request.question.namespace
-        return await self._copied.in_a_copy(lambda: suppose(self._scheduler, request), namespace)
+        return await self._copied.in_a_copy(lambda: simulate_on(self._scheduler, request), namespace)
 
     def simulate_within(self, request: SimulationRequest) -> SimulationResult:
-        """As `simulate`, for several suppositions in one copy, without the costly explanation."""
-        return self._copied.within_a_copy(lambda: suppose(self._scheduler, request, explains=False))
+        """As `simulate`, for several requests in one copy, without the costly explanation."""
+        return self._copied.within_a_copy(lambda: simulate_on(self._scheduler, request, explains=False))
 
 
-def suppose(scheduler: Scheduler, request: SimulationRequest, *, explains: bool = True) -> SimulationResult:
+def simulate_on(scheduler: Scheduler, request: SimulationRequest, *, explains: bool = True) -> SimulationResult:
     """`explains`: with why pods do not fit. Changes the `Scheduler`. Raises NotFound, Invalid."""
-    added = sum(each.count for each in request.supposed if isinstance(each, Added))
+    added = sum(each.count for each in request.changes if isinstance(each, Added))
     if added > MOST_NODES:
         raise Invalid("changes", added, f"changes add {added} nodes; write {MOST_NODES} at most")
     simulation = _Simulation(scheduler)
-    moved = [place for each in request.supposed for place in simulation.take(each)]
+    moved = [place for each in request.changes for place in simulation.take(each)]
     match request.question:
         case None:
             fits, places, why = True, list[Place](), None
@@ -114,12 +114,12 @@ class _Simulation:
         self._scheduler = scheduler
         self._cache = scheduler.cache
         self._woken: dict[PodUid, Pod] = {}
-        """Pods woken by what was supposed: kube-scheduler tries them then."""
+        """Pods woken by the changes: kube-scheduler tries them then."""
         self._changed: dict[NodeName, None] = {}
         """Nodes with room now for pods that kube-scheduler never sent, as it had none for them."""
         scheduler.take_no_turns()
         if scheduler.more_to_do:
-            # Earlier events are not part of what is supposed.
+            # Earlier events are not part of the changes.
             scheduler.tick()
 
     def _do(self, decided: Decided[None]) -> None:
@@ -130,11 +130,11 @@ class _Simulation:
                 break
             decided = self._scheduler.tick()
 
-    # -- what is supposed ------------------------------------------------------------------------------------------
+    # -- changes ------------------------------------------------------------------------------------------------
 
-    def take(self, supposed: Supposed) -> list[Place]:
+    def take(self, change: SimulationChange) -> list[Place]:
         """Makes the change. Returns the pods that had to move, and where to."""
-        match supposed:
+        match change:
             case Drained(name):
                 return self._drain(self._node(name))
             case Uncordoned(name):

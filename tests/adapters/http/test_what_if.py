@@ -17,7 +17,7 @@ from extender.app.contracts.simulation_changes import (
     PolicySet,
     QuorumSet,
     Released,
-    Supposed,
+    SimulationChange,
     Uncordoned,
 )
 from extender.app.contracts.simulation_request import (
@@ -114,7 +114,7 @@ async def test_what_is_asked_arrives(
 async def test_what_was_tried_is_told_as_it_can_be_asked(
     client: httpx.AsyncClient, management: NotedManagement
 ) -> None:
-    supposed: list[Supposed] = [
+    values: list[SimulationChange] = [
         Drained(NodeName("n1")),
         Uncordoned(NodeName("n2")),
         Added(NodeName("n3"), 2),
@@ -128,7 +128,7 @@ async def test_what_was_tried_is_told_as_it_can_be_asked(
         PolicySet("team-a", "named", PolicyInForce(Balance(4))),
         PolicySet("team-a", "gone", None),
     ]
-    remedies = [Remedy(f"do {each}", [each]) for each in supposed]
+    remedies = [Remedy(f"do {each}", [each]) for each in values]
     management.explanation = Explanation(
         subject="gang", waits=True, summary="waits", remedies=["guess"], tried=remedies, since=60.0, reason_since=61.5
     )
@@ -138,7 +138,7 @@ async def test_what_was_tried_is_told_as_it_can_be_asked(
     changes = [change for each in told["tried"] for change in each["changes"]]
     management.supposition = SimulationResult(fits=True)
     assert (await client.post("/v1/what-if", json={"changes": changes})).status_code == 200
-    assert management.asked[-1] == SimulationRequest(supposed)
+    assert management.asked[-1] == SimulationRequest(values)
 
 
 async def test_what_would_be_is_answered(client: httpx.AsyncClient, management: NotedManagement) -> None:

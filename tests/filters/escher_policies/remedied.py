@@ -19,12 +19,12 @@ from extender.app.contracts.simulation_changes import (
     PolicySet,
     QuorumSet,
     Released,
-    Supposed,
+    SimulationChange,
     Uncordoned,
 )
 from extender.app.explain.explain import Explain
-from extender.app.explain.remedy_search import RemedySearch, Suppose
-from extender.app.explain.simulate import suppose
+from extender.app.explain.remedy_search import RemedySearch, Simulate
+from extender.app.explain.simulate import simulate_on
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
 from extender.core.ledger.ledger import Holder, Holding, HoldingKind
@@ -91,13 +91,13 @@ class Situation(PolicyWorld):
     # -- a remedy in earnest -------------------------------------------------------------------------------------
 
     def carry_out(self, remedy: Remedy) -> None:
-        for each in remedy.supposed:
+        for each in remedy.changes:
             self._do_it(each)
         self.catch_up()
         self.schedule()
 
-    def _do_it(self, supposed: Supposed) -> None:
-        match supposed:
+    def _do_it(self, change: SimulationChange) -> None:
+        match change:
             case Uncordoned(name):
                 self.add_node(replace(self.nodes[name], unschedulable=False))
             case Added(like, count, own):
@@ -121,7 +121,7 @@ class Situation(PolicyWorld):
             case PolicySet(_, name, policy) if policy is not None:
                 self.govern(name, policy.parameters, policy.selector)
             case _:
-                raise AssertionError(f"nobody can do {supposed}")
+                raise AssertionError(f"nobody can do {change}")
 
 
 class Here:
@@ -134,9 +134,9 @@ class Here:
         return work()
 
 
-def elsewhere(seed: int) -> Suppose:
+def elsewhere(seed: int) -> Simulate:
     """What would be, found out in a situation of the same seed: as in a copy of the process."""
-    return lambda request: suppose(situation(seed).scheduler, request)
+    return lambda request: simulate_on(situation(seed).scheduler, request)
 
 
 def situation(seed: int) -> Situation:

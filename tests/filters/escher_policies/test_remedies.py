@@ -16,7 +16,7 @@ from extender.app.explain.explain import Explain
 from extender.app.explain.queries import pod_of
 from extender.app.explain.remedies import Remedies
 from extender.app.explain.remedy_search import MOST_TRIED, RemedySearch
-from extender.app.explain.simulate import suppose
+from extender.app.explain.simulate import simulate_on
 from extender.core.cluster import Pod
 from extender.core.policies.policy_types import AntiAffinity, Balance, DataLocality
 from extender.kube.errors import Unavailable
@@ -43,7 +43,7 @@ def test_each_remedy_that_is_told_lets_whoever_waits_be_placed_when_it_is_carrie
             world = situation(seed)
             world.carry_out(remedy)
             assert world.is_placed, f"situation {seed}: {remedy.said}"
-            told[type(remedy.supposed[0]).__name__] += 1
+            told[type(remedy.changes[0]).__name__] += 1
     # Of every kind some: else this says nothing.
     assert told.keys() >= {"Added", "Ended", "Offered", "PolicySet", "QuorumSet", "Uncordoned"}, told
     assert told.total() >= len(seeds) / 2
@@ -57,7 +57,7 @@ def test_of_more_nodes_and_of_a_smaller_quorum_the_least_that_helps_is_told() ->
             if (less := one_less(remedy)) is not None:
                 world = situation(seed)
                 question = PodThere("default", "target") if world.target[0].gang is None else GangThere(TARGET)
-                assert not suppose(world.scheduler, SimulationRequest([less], question)).fits, (
+                assert not simulate_on(world.scheduler, SimulationRequest([less], question)).fits, (
                     f"situation {seed}: {remedy.said}"
                 )
                 looked_at += 1
@@ -65,7 +65,7 @@ def test_of_more_nodes_and_of_a_smaller_quorum_the_least_that_helps_is_told() ->
 
 
 def one_less(remedy: Remedy) -> Added | QuorumSet | None:
-    match remedy.supposed:
+    match remedy.changes:
         case [Added(like, count, own)] if count > 1:
             return Added(like, count - 1, own)
         case [QuorumSet(key, quorum)]:
@@ -81,7 +81,7 @@ def remedies(world: PolicyWorld, build: Sequence[PolicyWorld], who: str = "targe
     rest = iter(build)
 
     def again(request: SimulationRequest) -> SimulationResult:
-        return suppose(next(rest).scheduler, request)
+        return simulate_on(next(rest).scheduler, request)
 
     helping = RemedySearch(world.scheduler.cache, Explain(world.scheduler.cache), Here(), again)
     known = any(each.name == who for each in world.pods.values())
@@ -167,10 +167,10 @@ def held_by_others() -> PolicyWorld:
 def test_nobody_of_another_namespace_is_named_to_who_may_not_know() -> None:
     world, again = held_by_others(), iter([held_by_others() for _ in range(MOST_TRIED)])
 
-    def suppose_again(request: SimulationRequest) -> SimulationResult:
-        return suppose(next(again).scheduler, request)
+    def simulate_again(request: SimulationRequest) -> SimulationResult:
+        return simulate_on(next(again).scheduler, request)
 
-    helping = RemedySearch(world.scheduler.cache, Explain(world.scheduler.cache), Here(), suppose_again)
+    helping = RemedySearch(world.scheduler.cache, Explain(world.scheduler.cache), Here(), simulate_again)
     told = asyncio.run(helping.pod("default", "target", everywhere=False))
     assert [each.said for each in told.tried] == [
         "set escher.dev/default.data1 to 2 on n0: escher resource set --namespace default data1 2 --node n0"

@@ -1,4 +1,4 @@
-"""Changes: reads and shows the JSON of the suppositions in `POST /v1/what-if`.
+"""Changes: reads and shows the JSON of the changes in `POST /v1/what-if`.
 
 Translates both ways between the API and `app.contracts.simulation_changes`: an explanation shows what was tried as
 changes that can be requested.
@@ -36,7 +36,7 @@ class Drain(Body):
     op: Literal["drain"]
     node: Node
 
-    def supposed(self) -> words.Supposed:
+    def value(self) -> words.SimulationChange:
         return words.Drained(NodeName(self.node))
 
 
@@ -46,7 +46,7 @@ class Uncordon(Body):
     op: Literal["uncordon"]
     node: Node
 
-    def supposed(self) -> words.Supposed:
+    def value(self) -> words.SimulationChange:
         return words.Uncordoned(NodeName(self.node))
 
 
@@ -60,7 +60,7 @@ class AddNodes(Body):
         Sequence[LabelKey], Field(max_length=16, description="Labels with a different value on each of these nodes")
     ] = ()
 
-    def supposed(self) -> words.Supposed:
+    def value(self) -> words.SimulationChange:
         return words.Added(NodeName(self.like), self.count, tuple(self.own))
 
 
@@ -71,7 +71,7 @@ class EndPod(Body):
     namespace: Label
     pod: ObjectName
 
-    def supposed(self) -> words.Supposed:
+    def value(self) -> words.SimulationChange:
         return words.Ended(self.namespace, self.pod)
 
 
@@ -85,7 +85,7 @@ class SetResource(Body):
     node: Node
     capacity: Capacity
 
-    def supposed(self) -> words.Supposed:
+    def value(self) -> words.SimulationChange:
         return words.Offered(EphemeralName(self.namespace, self.name, self.shared), NodeName(self.node), self.capacity)
 
 
@@ -96,7 +96,7 @@ class ReleaseClaim(Body):
     namespace: Label
     holder: ObjectName
 
-    def supposed(self) -> words.Supposed:
+    def value(self) -> words.SimulationChange:
         return words.Released(self.namespace, self.holder)
 
 
@@ -108,7 +108,7 @@ class SetQuorum(Body):
     gang: GangName
     quorum: Annotated[StrictInt, Field(ge=1, le=LARGEST_GANG)]
 
-    def supposed(self) -> words.Supposed:
+    def value(self) -> words.SimulationChange:
         return words.QuorumSet(GangKey(self.namespace, self.gang), self.quorum)
 
 
@@ -120,7 +120,7 @@ class SetPolicy(Body):
     name: Label
     policy: PolicyBody | None
 
-    def supposed(self) -> words.Supposed:
+    def value(self) -> words.SimulationChange:
         if self.policy is not None and self.policy.type in policy_models.ASKED:
             said = f"type {self.policy.type} is asked: its effect depends on future asks, and cannot be simulated"
             raise Problem(ProblemKind.INVALID, said, field="type")
@@ -133,9 +133,9 @@ AnyChange = Annotated[
 ]
 
 
-def shown(supposed: words.Supposed) -> dict[str, Any]:
-    """Returns the JSON change for this supposition."""
-    match supposed:
+def shown(change: words.SimulationChange) -> dict[str, Any]:
+    """Returns the JSON change for this value."""
+    match change:
         case words.Drained(node):
             return {"op": "drain", "node": node}
         case words.Uncordoned(node):

@@ -67,7 +67,7 @@ def explanation_view(explanation: Explanation) -> ExplanationView:
         since=timestamp(explanation.since),
         reason_since=timestamp(explanation.reason_since),
         tried=[
-            RemedyView(said=each.said, changes=list(map(changes.shown, each.supposed))) for each in explanation.tried
+            RemedyView(said=each.said, changes=list(map(changes.shown, each.changes))) for each in explanation.tried
         ],
         remedies=[each.said for each in explanation.tried] or list(explanation.remedies),
         node=explanation.node,

@@ -16,7 +16,7 @@ from extender.adapters.http.models.explained import ExplanationView, explanation
 from extender.adapters.http.models.models import Body, Quantities
 from extender.adapters.http.problems import Problem
 from extender.app.contracts import simulation_request as words
-from extender.app.contracts.simulation_changes import Supposed
+from extender.app.contracts.simulation_changes import SimulationChange
 from extender.core.gang_ask import LARGEST_GANG
 from extender.core.names import GangKey
 from extender.kube.node_match import Toleration
@@ -116,13 +116,13 @@ class WhatIfBody(Body):
 
     def request(self) -> words.SimulationRequest:
         asked = None if self.question is None else self.question.question()
-        return words.SimulationRequest([_supposed(change, index) for index, change in enumerate(self.changes)], asked)
+        return words.SimulationRequest([_value(change, index) for index, change in enumerate(self.changes)], asked)
 
 
-def _supposed(change: AnyChange, index: int) -> Supposed:
+def _value(change: AnyChange, index: int) -> SimulationChange:
     """Raises Problem, with the field's path in the body."""
     try:
-        return change.supposed()
+        return change.value()
     except Problem as problem:
         problem.field = f"changes[{index}].policy.{problem.field}"
         raise

@@ -1,4 +1,4 @@
-"""What if: what would happen to pods, gangs and nodes in a supposed cluster. Changes nothing."""
+"""What if: what would happen to pods, gangs and nodes in a changed cluster. Changes nothing."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from extender.core.gangs.preemption.preemption_limits import (
     BudgetsUnknown,
     Exhausted,
     InVain,
-    NobodySuffices,
+    TooFewVictims,
     UnknownAsks,
     WhyNot,
 )
@@ -142,7 +142,7 @@ class Preemption:
         """When the same search may have another result, although nothing has changed."""
         if isinstance(found, Exhausted):
             return self.vain.helps_at(gang.key, self._undecided(), now)
-        if not isinstance(found, NobodySuffices):
+        if not isinstance(found, TooFewVictims):
             return inf
         more_from = self.victims.more_from(now + PREEMPTS_EVERY, now)
         return inf if more_from is None else more_from
@@ -175,7 +175,7 @@ class Preemption:
             return InVain(history.vain, history.not_before)
         exhausted = self._exhausted(gang, (), now)
         if not (units or last or going or exhausted):
-            return NobodySuffices(protected)
+            return TooFewVictims(protected)
         if exhausted:
             # Pods that leave anyway may still be waited for.
             units, last = [], []
@@ -196,9 +196,9 @@ class Preemption:
             protected[BUDGET] = protected.get(BUDGET, 0) + kept
         if choice is not None and not choice.units and not going:
             # There is room already: other pods are not what keeps the gang from it.
-            return NobodySuffices(protected)
+            return TooFewVictims(protected)
         if choice is None:
-            return exhausted or NobodySuffices(protected)
+            return exhausted or TooFewVictims(protected)
         sizes = [len(unit.pods) for unit in choice.units]
         return (self._exhausted(gang, sizes, now) if sizes else None) or choice
 

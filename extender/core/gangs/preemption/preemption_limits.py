@@ -55,7 +55,7 @@ class InVain:
 
 
 @dataclass(frozen=True, slots=True)
-class NobodySuffices:
+class TooFewVictims:
     """No preemption: the gang would not fit even if all permitted victims left.
 
     `protected`: number of pods of lower priority that may not leave, by reason."""
@@ -68,7 +68,7 @@ class BudgetsUnknown:
     """No preemption: the disruption budgets could not be read yet."""
 
 
-WhyNot = BudgetsUnknown | UnknownAsks | Exhausted | InVain | NobodySuffices
+WhyNot = BudgetsUnknown | UnknownAsks | Exhausted | InVain | TooFewVictims
 
 SWITCHED_OFF = "under a safety switch"
 DAEMONS, OTHERS, MADE_AGAIN, BUDGET, REFUSED = (
