@@ -198,7 +198,8 @@ class GangSettling:
         return self._gangs.waiting.queue.saved.with_news_for_others(gains)
 
     def slice_is_over(self) -> bool:
-        return self._gangs.waiting.queue.fits.work.is_over
+        fits = self._gangs.waiting.queue.fits
+        return fits.work.is_over or fits.is_unsure
 
     def next_deadline(self) -> float | None:
         return self._gangs.deadlines.next_deadline()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from extender.core.gangs.preemption.feasibility import Feasibility
 from extender.core.gangs.preemption.victim_search import Choice, unit_of
 from extender.core.gangs.queue import fit_index
 from extender.core.gangs.queue.fit_index import CouldFit
-from extender.core.gangs.queue.queue import BackfillTrigger
+from extender.core.gangs.queue.queue import BackfillTrigger, Queue
 from extender.core.gangs.state.gang import NO_ROOM, UNPLANNED, Gang
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.gangs.state.trial_snapshot import Room
@@ -467,6 +468,96 @@ class TestASlice:
         world.delete(PodUid("uid-new-1"))
         world.do_the_rest()
         assert list(world.gangs.values()).count(Phase.PLANNED) == 1
+
+
+class TestWhoIsFirst:
+    """Gangs whose members keep apart: whether each could ever fit costs a plan, which is made one a slice here."""
+
+    @pytest.fixture
+    def asked(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """The gangs that were planned for that, in order."""
+        names: list[str] = []
+        could_ever_fit = Feasibility.could_ever_fit
+
+        def noting(feasibility: Feasibility, gang: Gang) -> bool:
+            names.append(gang.key.name)
+            return could_ever_fit(feasibility, gang)
+
+        monkeypatch.setattr(Feasibility, "could_ever_fit", noting)
+        return names
+
+    @pytest.fixture
+    def world(self, asked: list[str]) -> GangWorld:
+        """Five that are too large for four nodes, and behind them one that waits for pods to leave."""
+        made = GangWorld(patience=NEVER)
+        for number in range(4):
+            made.add_node(node(f"n{number}", labels={"host": f"n{number}"}))
+            made.create(pod(f"filler-n{number}", {"cpu": 8000}, node=NodeName(f"n{number}")))
+        for number, name in enumerate([*(f"never{number}" for number in range(5)), "last"]):
+            members = gang_pods(name, 4 if name == "last" else 5, {"cpu": 8000})
+            facts = {"labels": {"app": "train"}, "constraints": apart("host"), "created": 1.0 + number}
+            made.create(*(replace(each, **facts) for each in members))  # type: ignore[arg-type]
+            made.filter(made.pods[members[0].uid], list(made.nodes))
+        made.do_the_rest()
+        assert self.first(made) == "last"
+        # More than the change costs, and less than a plan.
+        self.queue(made).fits.work.limit = 15
+        asked.clear()
+        return made
+
+    @staticmethod
+    def queue(world: GangWorld) -> Queue:
+        return world.scheduler.cache.gangs.waiting.queue
+
+    def first(self, world: GangWorld) -> str | None:
+        found = self.queue(world).first()
+        return None if found is None else found.key.name
+
+    def change(self, world: GangWorld, number: int) -> None:
+        """Of the nodes, as a tenant can who sets an ephemeral resource. The service looks when it has to tick next."""
+        world.do(world.scheduler.set_capacity(NodeName("n1"), ResourceKey("escher.dev/x.y"), number))
+        due = world.scheduler.next_deadline()
+        assert due is not None
+        assert due <= world.clock.steady()
+
+    def test_is_found_in_slices_and_nobody_is_first_until_it_is(self, world: GangWorld, asked: list[str]) -> None:
+        self.change(world, 1)
+        assert asked == ["never0"]
+        assert self.first(world) is None
+        world.at_its_alarms(0)
+        assert asked == [*(f"never{number}" for number in range(5)), "last"]
+        assert self.first(world) == "last"
+        assert (world.scheduler.next_deadline() or inf) > world.clock.steady()
+
+    def test_is_asked_of_each_though_something_changes_all_the_time(self, world: GangWorld, asked: list[str]) -> None:
+        """Where all were asked, one is first, as if the changes since then came later."""
+        first = list[str | None]()
+        for number in range(12):
+            self.change(world, 1 + number)
+            first.append(self.first(world))
+        assert asked == [*(f"never{number}" for number in range(5)), "last"] * 2
+        assert first == [*[None] * 5, "last"] * 2
+
+    def test_keeps_its_room_while_that_is_asked_anew(self, world: GangWorld) -> None:
+        queue = self.queue(world)
+        gang = queue.first()
+        assert gang is not None
+        queue.saved.begin(gang, None, world.clock.steady())
+        for number in range(12):
+            self.change(world, 1 + number)
+            assert queue.saved.gang is gang
+
+    def test_is_another_once_it_could_fit(self, world: GangWorld) -> None:
+        world.add_node(node("n4", labels={"host": "n4"}))
+        world.do_the_rest()
+        assert self.first(world) == "never0"
+
+    def test_is_forgotten_with_the_gang(self, world: GangWorld) -> None:
+        for uid in [uid for uid, each in world.pods.items() if each.gang is not None]:
+            world.delete(uid)
+        world.do_the_rest()
+        assert self.first(world) is None
+        assert not self.queue(world).fits._ever._tried_alone
 
 
 def test_whether_a_gang_could_ever_fit_is_counted_as_if_only_what_stays_were_there() -> None:

@@ -63,7 +63,9 @@ class Place:
         self.ledger.capacity.set_node(NodeName(name), node(has={"cpu": cpu}).allocatable)
         self.could_fit.refresh()
 
-    def ask(self, needed: int, *kinds: tuple[EquivalenceClass, int], rank: Rank = None, name: str = "train") -> bool:
+    def ask(
+        self, needed: int, *kinds: tuple[EquivalenceClass, int], rank: Rank = None, name: str = "train"
+    ) -> bool | None:
         return self.could_fit(Gang(GangKey("default", name), needed, 4.0, NOW), shape(needed, *kinds), rank)
 
 

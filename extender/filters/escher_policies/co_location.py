@@ -8,7 +8,7 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from extender.core.affinity.by_place import ByPlace
+from extender.core.affinity.by_place import ByPlace, Numbers
 from extender.core.cluster import Node, Pod
 from extender.core.fit.equivalence import equivalence_of
 from extender.core.fit.fit import NOTHING, asked_of, copies
@@ -31,7 +31,7 @@ class PolicyCoLocation:
     def filter(self, pod: Pod, facts: Facts) -> NodeFilter | None:
         if not pod.governed:
             return None
-        places, found, large = self._standing.places(facts), None, dict[str, dict[str, int]]()
+        places, found, large = self._standing.places(facts), None, dict[str, Numbers]()
         near = list(of_type(pod.governed, CoLocation))
         in_gang = isinstance(pod.gang, GangAsk)
         # A gang is planned where its quorum has room; room for all is judged as if other pods left.
@@ -44,9 +44,9 @@ class PolicyCoLocation:
             closed = label.flags(elsewhere=True)
             if not stands and each.size > 1:
                 if key not in large:
-                    large[key] = room.by(key)
-                roomy = large[key]
-                closed[:-1] = [value not in roomy or roomy[value] < each.size for value in label.values]
+                    roomy = room.by(key)
+                    large[key] = np.array([roomy.get(value, 0) for value in label.values], np.int64)
+                closed[:-1] = large[key] < each.size
                 why = "no topology domain has room for all of its pods"
             elif in_gang:
                 # Planned with the whole gang; the domain of another waiting gang does not count.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from extender.core.common.timers import earliest
 from extender.core.gangs.cycle.planner import Planning
@@ -249,6 +250,7 @@ class Requeue:
         unasked = self._waiting.next_unasked()
         return earliest(
             self._queue.next_deadline(),
+            -inf if self._queue.fits.is_unsure else None,
             self._surplus.next_deadline(),
             self._waiting.preempting.next_deadline(),
             None if unasked is None else unasked[1],

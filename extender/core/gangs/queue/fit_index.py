@@ -8,7 +8,7 @@ once; else the whole quorum is tried. Whether it could ever fit is tried again o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol
@@ -34,6 +34,8 @@ from extender.core.policies.matched_policy import is_choosy
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 
+_A_MEMBER = 8
+"""Steps of work to see that nothing has changed for a member."""
 Shape = tuple[int, frozenset[tuple[EquivalenceClass, int]], GangKey | None]
 """Members to place, members of each kind, and the gang if its members have rules on pods around.
 
@@ -57,15 +59,21 @@ class _Stays(Protocol):
 @dataclass(slots=True)
 class _Answer:
     kinds: list[tuple[tuple[EquivalenceClass, Rank], int]]
-    versions: list[int] | None = None
-    """Versions of the counts on which the answer is based."""
+    versions: Hashable = None
+    """Versions of the counts, or the state, on which the answer is based."""
     could_fit: bool = False
+    asked_in: int = 0
+    """The round in which it was last found by a try."""
 
 
 class CouldFit:
     """Whether gangs could ever fit. `tries`: a whole quorum. `accepting`: which nodes allow a pod.
 
-    `is_judged`: whether policies also keep the gang's members from nodes."""
+    `is_judged`: whether policies also keep the gang's members from nodes. `alone`: the state on which the answer for a
+    gang with bound members or with rules on pods depends, and the steps of work of its tries so far.
+
+    Tries are made in slices. A round is over when each gang has been tried whose answer was too old. While it lasts,
+    each gang is tried once: changes without end keep no gang from its try. Answers of this round count meanwhile."""
 
     def __init__(
         self,
@@ -75,11 +83,22 @@ class CouldFit:
         is_judged: Callable[[Gang], bool],
         stays: _Stays,
         work: Work,
+        alone: Callable[[Gang], tuple[Hashable, int]] = lambda gang: ((), 0),
     ) -> None:
         self.changes = 0
         """Grows whenever an answer may change."""
         self.unsure = False
-        """Whether an answer was older than the last change, because the slice of work was over."""
+        """Whether an answer is older than the last change, so that the next slice asks again."""
+        self.capacities = 0
+        """Grows whenever a node's capacity, or what stays there, has changed."""
+        self._alone = alone
+        self._round = 1
+        self._round_goes_on = False
+        """Whether the round is one of several slices."""
+        self._is_incomplete = False
+        """Whether a gang has no answer of this round yet."""
+        self._has_tried = False
+        """Whether this slice has made a try."""
         self._ledger = ledger
         self._tries = tries
         self._accepting = accepting
@@ -90,6 +109,7 @@ class CouldFit:
             ledger.rows, self._count, count_all=self._count_all
         )
         self._answers: dict[Shape, dict[Rank, _Answer]] = {}
+        self._tried_alone: dict[GangKey, _Answer] = {}
 
     def _count_all(self, kinds: Sequence[tuple[EquivalenceClass, Rank]]) -> OnEach:
         """Counts for kinds of one rank."""
@@ -121,20 +141,26 @@ class CouldFit:
         nodes = dict.fromkeys((*self._ledger.changes.drain_capacities(), *self._stays.drain_changes()))
         if nodes:
             self.changes += 1
+            self.capacities += 1
             self._work.take(self._copies.refresh(nodes))
 
     def resume(self) -> None:
-        """A new slice of work begins: answers given without enough work may be asked again."""
+        """A new slice of work begins."""
         if self.unsure:
             self.unsure = False
             self.changes += 1
+        self._round_goes_on = self._is_incomplete
+        if not self._is_incomplete:
+            self._round += 1
+        self._is_incomplete = self._has_tried = False
 
-    def __call__(self, gang: Gang, shape: Shape, rank: Rank) -> bool:
+    def __call__(self, gang: Gang, shape: Shape, rank: Rank) -> bool | None:
+        """None: not known in this slice."""
         answer = self._answer_for(shape, rank)
         if answer is None:
-            self.unsure = True
-            return False
-        versions = [self._copies.version(kind) for kind, _ in answer.kinds]
+            self.unsure = self._is_incomplete = True
+            return None
+        versions = tuple(self._copies.version(kind) for kind, _ in answer.kinds)
         if versions == answer.versions:
             return answer.could_fit
         if sum(min(count, self._copies.total(kind)) for kind, count in answer.kinds) < shape[0]:
@@ -142,14 +168,43 @@ class CouldFit:
         elif len(answer.kinds) == 1 and not self._is_judged(gang):
             # All members are alike: as many as fit singly fit together.
             answer.could_fit = True
-        elif self._work.is_over:
-            self.unsure = True
-            return answer.could_fit
+        elif not self._may_try(answer):
+            return self._of_this_round(answer)
         else:
             self._work.take(len(self._ledger.rows) * len(answer.kinds))
             answer.could_fit = self._tries(gang)
         answer.versions = versions
         return answer.could_fit
+
+    def alone(self, gang: Gang, work: int = 0) -> bool | None:
+        """As a call, for one gang with bound members, or with rules on pods; `leave` forgets the answer.
+
+        `work`: what a try costs beside the steps that `alone` of this object counts."""
+        state, before = self._alone(gang)
+        answer = self._tried_alone.get(gang.key)
+        if answer is None:
+            answer = self._tried_alone[gang.key] = _Answer([])
+        if answer.versions == state:
+            return answer.could_fit
+        if not self._may_try(answer):
+            return self._of_this_round(answer)
+        answer.could_fit = self._tries(gang)
+        self._work.take(_A_MEMBER * len(gang.roster.members) + work + self._alone(gang)[1] - before)
+        answer.versions = state
+        return answer.could_fit
+
+    def _may_try(self, answer: _Answer) -> bool:
+        if (self._round_goes_on and answer.asked_in == self._round) or (self._has_tried and self._work.is_over):
+            return False
+        self._has_tried, answer.asked_in = True, self._round
+        return True
+
+    def _of_this_round(self, answer: _Answer) -> bool | None:
+        self.unsure = True
+        if answer.asked_in == self._round:
+            return answer.could_fit
+        self._is_incomplete = True
+        return None
 
     def _answer_for(self, shape: Shape, rank: Rank) -> _Answer | None:
         """The answer; None: not known yet, because the slice of work is over."""
@@ -157,8 +212,9 @@ class CouldFit:
         if rank not in answers:
             kinds = [((kind, rank), count) for kind, count in shape[1]]
             new = [kind for kind, _ in kinds if kind not in self._copies]
-            if new and self._work.is_over:
+            if new and self._has_tried and self._work.is_over:
                 return None
+            self._has_tried = self._has_tried or bool(new)
             self._work.take(len(self._ledger.rows) * len(new))
             self._copies.follow(*(kind for kind, _ in kinds))
             answers[rank] = _Answer(kinds)
@@ -168,6 +224,10 @@ class CouldFit:
         """No gang of that shape waits any more."""
         for answer in self._answers.pop(shape, {}).values():
             self._copies.leave(*(kind for kind, _ in answer.kinds))
+
+    def leave(self, key: GangKey) -> None:
+        """The gang waits no more, or has changed."""
+        self._tried_alone.pop(key, None)
 
     def violations(self) -> Iterator[Violation]:
         self.refresh()
@@ -187,7 +247,9 @@ class Fits:
         least: Least[EquivalenceClass] = Least(lambda kind: kind.need, self._lacks)
         self.copies: Copies[EquivalenceClass] = Copies(ledger.rows, self._count_free, least, self._count_all_free)
         """How often pods of a kind fit into what is free."""
-        self._ever = CouldFit(ledger, feasibility.could_ever_fit, slots.accepting, slots.is_judged, stays, self.work)
+        self._ever = CouldFit(
+            ledger, feasibility.could_ever_fit, slots.accepting, slots.is_judged, stays, self.work, self._state_alone
+        )
         self._ledger = ledger
         self._places = places
         self._feasibility = feasibility
@@ -224,6 +286,10 @@ class Fits:
         """Counts the kinds of the shape from now on."""
         self.refresh()
         self.copies.follow(*(kind for kind, _ in shape[1]))
+
+    def leave(self, key: GangKey) -> None:
+        """The gang waits no more, or has changed."""
+        self._ever.leave(key)
 
     def forget(self, shape: Shape) -> None:
         """No gang of that shape waits any more."""
@@ -277,13 +343,28 @@ class Fits:
             saved = [held for held in saved if held.node in gains or needs <= {need_of(held.units)}]
         return len(saved)
 
-    def could_ever(self, gang: Gang, shape: Shape, rank: Rank) -> bool:
-        """Whether the gang would have room beside resident pods."""
+    def could_ever(self, gang: Gang, shape: Shape, rank: Rank) -> bool | None:
+        """Whether the gang would have room beside resident pods; None: not known in this slice of work."""
         if shape[2] is not None or self._places.is_constrained(gang):
-            return self._feasibility.could_ever_fit(gang)
+            return self._ever.alone(gang)
         # Its bound members stay as well, and no other gang of the shape has these.
-        beside_its_own = not gang.roster.bound or self._feasibility.could_ever_fit(gang)
+        work = len(self._ledger.rows) * len(shape[1])
+        beside_its_own = self._ever.alone(gang, work) if gang.roster.bound else True
         return beside_its_own and self._ever(gang, shape, rank)
+
+    def _state_alone(self, gang: Gang) -> tuple[Hashable, int]:
+        state = (
+            gang.roster.changes,
+            self.plans.version,
+            self._ever.capacities,
+            self._feasibility.company_changed(alone=True),
+        )
+        return state, self._places.work
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether the next slice of work has to ask again who could ever fit."""
+        return self._ever.unsure
 
     def ever_changed(self, *, alone: bool) -> tuple[int, int]:
         """Changes whenever `could_ever` may; `alone`: also for shapes of a single gang."""

@@ -178,6 +178,7 @@ class Queue:
         if entry is None:
             return
         self._held_back.pop(key, None)
+        self.fits.leave(key)
         del self._alike[entry.alike][key]
         if not self._alike[entry.alike]:
             del self._alike[entry.alike]
@@ -336,7 +337,9 @@ class Queue:
                 self.enter(each)
 
     def first(self) -> Gang | None:
-        """The first gang in turn that would fit beside resident pods and may have a reservation."""
+        """The first gang in turn that would fit beside resident pods and may have a reservation.
+
+        None also while that is not known (`Fits.is_unsure`): the next slice of work goes on."""
         if not self._entries:
             return None
         versions = self.version, self._switches.version, self.fits.plans.version
@@ -346,8 +349,13 @@ class Queue:
         return self._first[1]
 
     def _find_first(self) -> Gang | None:
-        entries = (self._entries[turn[-1]] for turn in self._firsts())
-        return next((each.gang for each in entries if self.fits.could_ever(each.gang, each.shape, each.rank)), None)
+        for turn in self._firsts():
+            entry = self._entries[turn[-1]]
+            could = self.fits.could_ever(entry.gang, entry.shape, entry.rank)
+            if could is not False:
+                # Of an unknown answer nothing follows: no other gang is first instead.
+                return entry.gang if could else None
+        return None
 
     def _firsts(self) -> Iterator[Turn]:
         """The first gang of each shape that may have a reservation, in turn; `after_others` last."""
@@ -424,7 +432,9 @@ class Queue:
         return first
 
     def _may_be_saved_for(self, entry: _Entry) -> bool:
-        return self._may_save(entry.turn) and self.fits.could_ever(entry.gang, entry.shape, entry.rank)
+        if not self._may_save(entry.turn):
+            return False
+        return self.fits.could_ever(entry.gang, entry.shape, entry.rank) is not False
 
     def _lose_turn(self, gang: Gang, now: float) -> None:
         self.saved.give_back()
