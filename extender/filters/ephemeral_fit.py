@@ -22,9 +22,9 @@ class EphemeralFit:
     def filter(self, pod: Pod, facts: Facts) -> NodeFilter | None:
         ledger = facts.ledger
         asked = _asked(pod, ledger.capacity.domain)
-        first = next(((resource, units) for resource, units in asked.items() if units > 0), None)
-        if first is None:
+        if not any(asked.values()):
             return None
+        first = next((resource, units) for resource, units in asked.items() if units > 0)
         giving_way = facts.giving_way(pod)
 
         @cache

@@ -538,6 +538,13 @@ class TestWhoIsFirst:
         assert asked == [*(f"never{number}" for number in range(5)), "last"] * 2
         assert first == [*[None] * 5, "last"] * 2
 
+    def test_is_found_though_a_gang_before_it_changes_all_the_time(self, world: GangWorld, asked: list[str]) -> None:
+        for number in range(12):
+            world.change(PodUid("uid-never0-0"), labels={"app": "train", "time": str(number)})
+            self.change(world, 1 + number)
+        assert "last" in asked
+        assert asked.count("never0") <= 3
+
     def test_keeps_its_room_while_that_is_asked_anew(self, world: GangWorld) -> None:
         queue = self.queue(world)
         gang = queue.first()

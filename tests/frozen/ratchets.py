@@ -103,6 +103,8 @@ def _of_paths() -> Iterator[tuple[str, int]]:
     # What is done once, such as imports and caches, is done before; the first pod after a gang indexes its places.
     for each in (*cluster.gang(100, 2), cluster.pod("before", 100)):
         cluster.do(cluster.scheduler.filter(each, names))
+    # As the timer does after each decision.
+    cluster.scheduler.next_deadline()
     yield from _path("filter of an ordinary pod", lambda: cluster.do(cluster.scheduler.filter(pod, names)))
     yield from _path("filter of a gang's first member", lambda: cluster.do(cluster.scheduler.filter(first, names)))
     yield from _path("filter of its second", lambda: cluster.do(cluster.scheduler.filter(second, names)))

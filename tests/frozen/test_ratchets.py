@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
 
+from extender.app.cycle.requeue import Requeue
+from loadtests.shared.slow_twin import SETTLE_IF_CHANGED
 from tests.frozen import ratchets
 from tests.frozen.ratchets import RECORDED, measured
 
 BASELINE: dict[str, int] = json.loads(RECORDED.read_text())
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_twin(slow_twin: None) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Requeue, "settle_if_changed", SETTLE_IF_CHANGED)
+        yield
+
+
 @pytest.fixture(scope="module")
-def now() -> dict[str, int]:
+def now(no_twin: None) -> dict[str, int]:
     return measured()
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from extender.app.cache.claims import is_claim
 from extender.app.cache.dry_run import DryRun
@@ -172,7 +173,7 @@ class Cache:
         return self.policies.reserve_permit.gives_way(pod)
 
     def asks_ephemeral(self, pod: Pod) -> bool:
-        return any(in_domain(resource, self.ledger.capacity.domain) for resource in pod.requests)
+        return any(map(partial(in_domain, domain=self.ledger.capacity.domain), pod.requests))
 
     def judges(self, pod: Pod) -> bool:
         """Whether Escher decides where the pod may be, beyond what is held for other pods."""

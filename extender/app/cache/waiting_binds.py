@@ -67,6 +67,11 @@ class WaitingBinds:
             del self._at[waiting.node]
         return waiting
 
+    @property
+    def for_policies(self) -> bool:
+        """Whether a bind waits for a policy."""
+        return bool(self._for_policies)
+
     def waiting(self) -> list[PodUid]:
         """The pods whose binds wait."""
         return [*self._for_room, *self._for_policies]

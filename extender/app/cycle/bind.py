@@ -30,7 +30,7 @@ class Binds:
         self._cache = cache
         self._assumed_pods = assumed_pods
         self._effects = effects
-        self._waiting_binds = WaitingBinds(self._claim)
+        self.waiting_binds = WaitingBinds(self._claim)
 
     # -- permit --------------------------------------------------------------------------------------------------
 
@@ -44,7 +44,7 @@ class Binds:
             # kube-scheduler counted the pod there until now, and may have offered the node to no other pod.
             self._cache.ledger.capacity.reconsider(node)
         elif isinstance(permit, Wait) and permit.until is not None:
-            self._waiting_binds.wait(uid, node, permit)
+            self.waiting_binds.wait(uid, node, permit)
         return permit
 
     def _observes(self, uid: PodUid) -> bool:
@@ -158,33 +158,33 @@ class Binds:
 
     def on_change(self) -> None:
         """Asks the policies again about the binds that wait for them: something has changed."""
-        self._answer(self._waiting_binds.on_change())
+        self._answer(self.waiting_binds.on_change())
 
     def on_nodes(self, gains: Collection[NodeName]) -> None:
         """Asks again about the binds that wait for room on these nodes, which have gained room."""
-        self._answer(self._waiting_binds.on_nodes(gains))
+        self._answer(self.waiting_binds.on_nodes(gains))
 
     def is_bound(self, uid: PodUid) -> None:
         """The watch reports that the pod is bound."""
         self._assumed_pods.ended(uid)
-        self._answer(self._waiting_binds.on_pod(uid))
+        self._answer(self.waiting_binds.on_pod(uid))
 
     def on_time(self, now: float) -> None:
-        self._answer(self._waiting_binds.overdue(now))
+        self._answer(self.waiting_binds.overdue(now))
 
     def on_safety_switches(self) -> None:
         """Allows each waiting bind where the safety switch now forbids refusals."""
-        for uid in self._waiting_binds.waiting():
+        for uid in self.waiting_binds.waiting():
             if self._observes(uid):
-                self._answer(self._waiting_binds.end(uid, ""))
+                self._answer(self.waiting_binds.end(uid, ""))
 
     def end(self, uid: PodUid) -> None:
         """The pod is deleted or has finished."""
         self._assumed_pods.ended(uid)
-        self._answer(self._waiting_binds.end(uid, GONE))
+        self._answer(self.waiting_binds.end(uid, GONE))
 
     def next_deadline(self) -> float | None:
-        return self._waiting_binds.next_deadline()
+        return self.waiting_binds.next_deadline()
 
     def _answer(self, answers: Iterable[BindAnswered]) -> None:
         for answer in answers:

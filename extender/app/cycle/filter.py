@@ -98,13 +98,15 @@ class Filtering:
             self._requeue.settle()
             return _nowhere(sent, UNMANAGED)
         self._pod_events.invalid_pods.take_back_in(pod)
-        if self._needs_a_place(pod, placed_by_us, alone=alone) and cache.staleness.is_stale():
+        reserves = placed_by_us or self._reserves(pod, alone=alone)
+        if reserves and cache.ledger.holding(pod.uid) is None and cache.staleness.is_stale():
+            # Escher still has to find a node for the pod.
             return self._not_now(pod, sent, STALE)
-        verdict = self._have_placed(pod, sent) if placed_by_us else self._place_alone(pod, sent, alone=alone)
+        verdict = self._have_placed(pod, sent) if placed_by_us else self._place_alone(pod, sent, reserves, alone=alone)
         if alone and len(verdict.passed) > 1 and (scores := cache.policies.filter_score.scores(pod, verdict.passed)):
             best = max(scores.values())
             verdict = replace(verdict, passed=[node for node in verdict.passed if scores.get(node) == best])
-        self._requeue.settle()
+        self._requeue.settle_if_changed()
         return verdict
 
     def _have_placed(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
@@ -126,13 +128,13 @@ class Filtering:
             return replace(allowed, passed=(), unresolvable=refused | dict(allowed.unresolvable))
         return self._judged(pod, [place])
 
-    def _place_alone(self, pod: Pod, sent: Sequence[NodeName], *, alone: bool) -> Verdict:
-        pod = self._first_to_be_had(pod, sent)
+    def _place_alone(self, asked: Pod, sent: Sequence[NodeName], reserves: bool, *, alone: bool) -> Verdict:
+        pod = self._first_to_be_had(asked, sent)
         verdict = self._judged(pod, sent)
         if not verdict.passed and not alone and self._cache.of_one.wants(pod, verdict):
             return self._have_placed(self._pod_events.take_for_one(pod), sent)
         if verdict.passed:
-            if self._reserves(pod, alone=alone):
+            if reserves if pod is asked else self._reserves(pod, alone=alone):
                 verdict = self._reserve_one(pod, verdict, alone=alone)
             if verdict.passed:
                 self._assumed_pods.passed(pod, verdict.passed, self._cache.clock.steady())
@@ -211,10 +213,6 @@ class Filtering:
             return replace(verdict, passed=(), unresolvable=full | dict(verdict.unresolvable))
         # kube-scheduler matches what is short and says it fits: it has seen a change that has not reached Escher yet.
         return verdict
-
-    def _needs_a_place(self, pod: Pod, placed_by_us: bool, *, alone: bool) -> bool:
-        """Whether Escher still has to find a node for the pod."""
-        return (placed_by_us or self._reserves(pod, alone=alone)) and self._cache.ledger.holding(pod.uid) is None
 
     def _not_now(self, pod: Pod, sent: Sequence[NodeName], why: str) -> Verdict:
         """Refuses every node without planning; the pod is woken when planning is possible."""

@@ -30,6 +30,10 @@ class Requeue:
         self._effects = effects
         self.more_to_do = False
         """Whether a slice of work ended before all was settled."""
+        self.due: float | None = None
+        """When time makes the next pass necessary, in steady seconds; None: not known since the last pass."""
+        self._seen = (0, 0)
+        """Counts of what the last pass has taken in: changes of the ledger, and facts."""
         self._was_stale = False
         self._gained: dict[NodeName, None] = {}
         """Nodes that gained room, and that unschedulable pods were not compared with yet."""
@@ -44,10 +48,30 @@ class Requeue:
         """Other alternatives match these pods now; no policy has changed."""
         self.waking.concerns(pods)
 
-    def settle(self) -> None:
+    def settle_if_changed(self) -> None:
+        """As `settle`, but it makes no pass if that would find nothing: no fact, change or moment is due."""
+        if self._may_find_something():
+            self.settle()
+
+    def _may_find_something(self) -> bool:
         cache = self._cache
+        if self.due is None or self.more_to_do or self._seen != self._counts():
+            return True
+        if self.waking.has_work or cache.policies.filter_score.in_doubt or self.due <= cache.clock.steady():
+            return True
+        return self._binds.waiting_binds.for_policies or cache.around.staying.is_due(cache.clock.now())
+
+    def _counts(self) -> tuple[int, int]:
+        return self._cache.ledger.changes.count, self._cache.policies.event_hooks.count
+
+    def settle(self) -> None:
+        """A pass: takes in all changes, plans and wakes."""
+        cache = self._cache
+        self.due = None
         if not cache.whole:
             return
+        # What the pass itself changes is for the next one.
+        self._seen = self._counts()
         self._binds.on_change()
         cache.policies.reserve_permit.on_released()
         cache.policies.event_hooks.on_held()

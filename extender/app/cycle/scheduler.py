@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
 from typing import TypeVar
 
 from extender.app.cache.assumed_pods import AssumedPods
@@ -373,7 +374,9 @@ class Scheduler:
             self._assumed_pods.next_deadline(),
             self.pod_events.next_deadline(),
         )
-        return self._requeue.next_deadline(due)
+        due = self._requeue.next_deadline(due)
+        self._requeue.due = inf if due is None else due
+        return due
 
     @property
     def more_to_do(self) -> bool:

@@ -37,6 +37,8 @@ class EventHooks:
     def __init__(self, policies: Sequence[Policy], facts: Facts, containment: FaultIsolation) -> None:
         self._facts = facts
         self._contained = containment
+        self.count = 0
+        """Grows with each fact, outcome and tick."""
         observes, acts = having(Observes, policies), having(Acts, policies)
         self._observe = [(name, each.observe) for name, each in observes.items()]
         self._observe_only = [(name, observe) for name, observe in self._observe if name not in acts]
@@ -59,21 +61,26 @@ class EventHooks:
     # -- facts ---------------------------------------------------------------------------------------------------
 
     def observe(self, fact: Pod | Node, now: float) -> None:
+        self.count += 1
         self._contained.call_each(self._observe, fact, now)
 
     def bound(self, pod: Pod, now: float) -> None:
         """The Binding is written, and no watch has reported it yet.
 
         Policies that act get it as feedback: what they know of the pod may be newer than this."""
+        self.count += 1
         self._contained.call_each(self._observe_only, pod, now)
 
     def forget(self, fact: Pod | Node) -> None:
+        self.count += 1
         self._contained.call_each(self._forget, fact)
 
     def finished(self, pod: Pod, now: float) -> None:
+        self.count += 1
         self._contained.call_each(self._finished, pod, now)
 
     def deleted(self, uid: PodUid, now: float) -> None:
+        self.count += 1
         self._contained.call_each(self._deleted, uid, now)
 
     # -- effects and what became of them -------------------------------------------------------------------------
@@ -82,6 +89,7 @@ class EventHooks:
         return chain.from_iterable(self._contained.ask_each(self._take_effects, _NOTHING))
 
     def on_event(self, told: Feedback, now: float) -> None:
+        self.count += 1
         self._contained.call_each(self._on_event, told, now)
 
     def take_requeue_hints(self) -> Collection[str]:
@@ -139,6 +147,7 @@ class EventHooks:
 
     def tick(self, now: float) -> Iterable[NodeName]:
         """Does what is due; returns the nodes that are worth another look."""
+        self.count += 1
         resting = self._contained.resting
         for name in [name for name, until in resting.items() if until <= now]:
             del resting[name]

@@ -102,7 +102,8 @@ class Constraints:
 
     def apart_from_others(self, namespace: str) -> frozenset[AffinityTerm]:
         """The terms that keep a pod of that namespace apart from pods of other namespaces."""
-        return frozenset(term for term in self.anti_affinity if term.is_about_others(namespace))
+        terms = self.anti_affinity
+        return frozenset([term for term in terms if term.is_about_others(namespace)]) if terms else frozenset()
 
 
 NO_CONSTRAINTS = Constraints()

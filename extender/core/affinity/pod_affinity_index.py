@@ -197,7 +197,7 @@ class PodAffinityIndex:
 
     def repels(self, pod: Pod) -> bool:
         """Whether another pod, bound or not, repels pods like this one."""
-        return any(True for _ in self._meaning(pod))
+        return self.repels_in(pod.namespace) and next(self._meaning(pod), None) is not None
 
     def _meaning(self, pod: Pod) -> Iterator[AffinityTerm]:
         """Required anti-affinity terms of pods, bound or not, that select this pod."""

@@ -24,7 +24,10 @@ NOTHING: Vector = MappingProxyType({})
 
 
 def need_of(requests: Vector) -> Need:
-    return frozenset((resource, units) for resource, units in requests.items() if units > 0)
+    if 0 not in requests.values():
+        # Mostly so.
+        return frozenset(requests.items())
+    return frozenset(asked_of(requests))
 
 
 def asked_of(requests: Vector) -> tuple[tuple[ResourceKey, int], ...]:

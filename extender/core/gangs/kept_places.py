@@ -179,8 +179,8 @@ class KeptPlaces:
         self._count(place, -1)
         of_gang = self._of.get(place.gang, {})
         if of_gang.get(holder) is place:
-            # Otherwise the place has moved to another node.
-            self._given_up = True
+            # Otherwise the place has moved to another node. Pods that are refused later are judged without it.
+            self._given_up |= bool(self._far)
             self._places.remove(PodUid(holder))
             del of_gang[holder]
             if not of_gang:
@@ -241,6 +241,8 @@ class KeptPlaces:
 
     def _open_to(self, namespace: str, apart: _Terms) -> list[Holder]:
         """Places that close nothing, room aside, to pods of that namespace with these terms."""
+        if not self._saving:
+            return []
         saved = [key for key in self._saving if key.namespace != namespace and self._closes_too_much(key, apart)]
         return [holder for key in saved for holder, place in self._of[key].items() if place.saved]
 
@@ -257,6 +259,8 @@ class KeptPlaces:
 
     def _draws(self, pod: Pod) -> list[GangKey]:
         """Gangs with places whose members have affinity to such a pod, or spread among such pods."""
+        if not self._drawn:
+            return []
         about = (self._drawn.get(namespace, {}) for namespace in (pod.namespace, None))
         asked = (each for drawn in about for each in drawn.items())
         meant = (gangs for peers, gangs in asked if peers.include(pod.namespace, pod.labels))

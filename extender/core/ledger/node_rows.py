@@ -188,6 +188,8 @@ class Changes:
     """
 
     def __init__(self) -> None:
+        self.count = 0
+        """Grows with every report."""
         self.gain_count = 0
         """Grows when a node may have gained room; if unchanged, no failed placement can succeed."""
         self.capacity_count = 0
@@ -205,6 +207,7 @@ class Changes:
 
     def held(self, node: NodeName, holder: Holder) -> None:
         """The unbound holder has a new holding there, or has lost its own."""
+        self.count += 1
         held, holders, for_policies = self._held, self._holders, self.holders_for_policies
         held.told[node] = holders.told[holder] = for_policies.told[holder] = None
         # A plan reports thousands: none of them is a call.
@@ -221,15 +224,18 @@ class Changes:
         return self._holders.drain()
 
     def touched(self, node: NodeName) -> None:
+        self.count += 1
         self._nodes[node] = self._for_columns[node] = None
 
     def gained(self, node: NodeName) -> None:
         self._gains[node] = None
+        self.count += 1
         self.gain_count += 1
 
     def capacity_changed(self, node: NodeName) -> None:
         """The node's capacity changed, or which pods it accepts."""
         self._nodes[node] = self._for_columns[node] = self._capacities[node] = None
+        self.count += 1
         self.capacity_count += 1
 
     def drain(self) -> AbstractSet[NodeName]:

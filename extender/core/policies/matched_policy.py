@@ -38,7 +38,7 @@ def of_type(governed: Sequence[MatchedPolicy], kind: type[P]) -> Iterator[tuple[
 
 def is_placed_by(governed: Sequence[MatchedPolicy]) -> bool:
     """Whether one of the policies affects where a pod is placed, and not only when."""
-    return any(not isinstance(each.parameters, FairShare | Priority) for each in governed)
+    return bool(governed) and not all(isinstance(each.parameters, FairShare | Priority) for each in governed)
 
 
 def is_choosy(governed: Sequence[MatchedPolicy]) -> bool:

@@ -95,7 +95,7 @@ def _found(attempt: _Attempt, seats: int, candidates: list[NodeName]) -> dict[Ho
     anywhere, best = Candidates(candidates), None
     for order in attempt.orders():
         for within in _places(attempt, candidates):
-            found = attempt.greedily(order, anywhere, within)
+            found = attempt.greedily(order, anywhere, within, -1 if best is None else best.placed)
             if not isinstance(found, Shortfall):
                 return found
             if best is None or found.placed > best.placed:
@@ -216,9 +216,11 @@ class _Attempt:
         return {number: int(total[number]) for number in np.flatnonzero(enough).tolist()}
 
     def greedily(
-        self, order: Sequence[int], anywhere: Candidates, within: _Within | None
+        self, order: Sequence[int], anywhere: Candidates, within: _Within | None, best: int
     ) -> dict[Holder, NodeName] | Shortfall:
-        """Each seat on the next node that is allowed. The room is left unchanged."""
+        """Each seat on the next node that is allowed. The room is left unchanged.
+
+        The cause of a shortfall is worked out only if more than `best` slots are placed: it costs as much as a try."""
         placed: dict[Holder, NodeName] = {}
         done: list[tuple[_Template, NodeName]] = []
         shortfall: Shortfall | None = None
@@ -230,7 +232,12 @@ class _Attempt:
             for slot in template.slots:
                 name = queue.next()
                 if name is None:
-                    shortfall = self._shortfall(len(placed), template, names)
+                    explain = len(placed) > best
+                    shortfall = (
+                        self._shortfall(len(placed), template, names)
+                        if explain
+                        else Shortfall(len(placed), self._asked, None)
+                    )
                     break
                 self._place(template, name)
                 self.looks += template.cost + _PLACED

@@ -98,6 +98,10 @@ class ResidentPods:
         """The pod is gone or has finished."""
         self._replace(uid, None)
 
+    def is_due(self, now: float) -> bool:
+        """Whether `on_time` has work: a pod grows old, or the clock was set back."""
+        return now < self._now or (bool(self._growing_old) and self._growing_old[0][0] <= now)
+
     def on_time(self, now: float) -> None:
         """Sets the time of day: pods that have now run for long become resident."""
         if now < self._now:

@@ -69,8 +69,8 @@ class _Answer:
 class CouldFit:
     """Whether gangs could ever fit. `tries`: a whole quorum. `accepting`: which nodes allow a pod.
 
-    `is_judged`: whether policies also keep the gang's members from nodes. `alone`: the state on which the answer for a
-    gang with bound members or with rules on pods depends, and the steps of work of its tries so far.
+    `is_judged`: whether policies also keep the gang's members from nodes. `alone`: for a gang with bound members or
+    rules on pods. It returns what the answer depends on, and the steps of work of all such tries so far.
 
     Tries are made in slices. A round is over when each gang has been tried whose answer was too old. While it lasts,
     each gang is tried once: changes without end keep no gang from its try. Answers of this round count meanwhile."""
@@ -226,7 +226,7 @@ class CouldFit:
             self._copies.leave(*(kind for kind, _ in answer.kinds))
 
     def leave(self, key: GangKey) -> None:
-        """The gang waits no more, or has changed."""
+        """The gang waits no more."""
         self._tried_alone.pop(key, None)
 
     def violations(self) -> Iterator[Violation]:
@@ -288,7 +288,7 @@ class Fits:
         self.copies.follow(*(kind for kind, _ in shape[1]))
 
     def leave(self, key: GangKey) -> None:
-        """The gang waits no more, or has changed."""
+        """The gang waits no more."""
         self._ever.leave(key)
 
     def forget(self, shape: Shape) -> None:

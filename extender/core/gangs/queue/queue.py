@@ -165,6 +165,7 @@ class Queue:
     def leave(self, gang: Gang) -> None:
         """Removes the gang. Its plan takes its reservation, or the caller releases it."""
         self._take_out(gang.key)
+        self.fits.leave(gang.key)
         self.saved.leave(gang)
 
     def __contains__(self, gang: Gang) -> bool:
@@ -178,7 +179,6 @@ class Queue:
         if entry is None:
             return
         self._held_back.pop(key, None)
-        self.fits.leave(key)
         del self._alike[entry.alike][key]
         if not self._alike[entry.alike]:
             del self._alike[entry.alike]
