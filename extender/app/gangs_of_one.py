@@ -26,7 +26,6 @@ from extender.core.policies.matched_policy import of_type
 from extender.core.policies.policy_types import AntiAffinity, Balance, CoLocation
 from extender.core.safety_switches import Act
 from extender.filters import ephemeral_fit
-from extender.filters.anti_affinity import GROUP
 from extender.kube.names import NodeName, PodUid, ResourceKey
 
 if TYPE_CHECKING:
@@ -51,7 +50,6 @@ class WhyNone(Enum):
     NO_LOWER_HOLDER = "no pod of lower priority holds the units that it lacks"
     POLICIES = "the setting preempts_for_policies is off"
     NOT_THEIRS = "it lacks what its policies require, and no other pod holds that"
-    GROUP = "Escher does not plan the annotation escher.dev/anti-affinity-group"
     ALTERNATIVES = "its policies have alternatives, and these are tried instead"
     UNKNOWN_ASKS = "it has requirements that Escher cannot plan"
 
@@ -83,8 +81,7 @@ class GangsOfOne:
 
     def understood(self, pod: Pod) -> Pod:
         """The pod with the ask of a gang of one, if it is one."""
-        # The annotation is for pods of no gang, and may come later.
-        if pod.uid not in self.uids or pod.gang is not None or GROUP in pod.annotations:
+        if pod.uid not in self.uids or pod.gang is not None:
             return pod
         return replace(pod, gang=ask_of_one(pod.namespace, pod.name))
 
@@ -142,8 +139,6 @@ class GangsOfOne:
             return WhyNone.LOWEST
         if pod.unknown_asks:
             return WhyNone.UNKNOWN_ASKS
-        if cache.policies.filter_score.judges_bind(pod):
-            return WhyNone.GROUP
         if next(cache.policy_matching.alternatives(pod), None) is not None:
             return WhyNone.ALTERNATIVES
         if lacks_units:

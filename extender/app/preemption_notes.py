@@ -17,14 +17,13 @@ from extender.core.gangs.preemption.preemption_limits import TooFewVictims, Unkn
 from extender.core.gangs.state.gang import NO_ROOM, QUARANTINE, Gang
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.safety_switches import Act
-from extender.filters.anti_affinity import AntiAffinity
 from extender.filters.ephemeral_fit import EphemeralFit
 from extender.filters.escher_policies.anti_affinity import PolicyAntiAffinity
 from extender.filters.escher_policies.balance import PolicyBalance
 from extender.filters.escher_policies.co_location import PolicyCoLocation
 from extender.kube.names import NodeName, PodUid
 
-_OURS = (EphemeralFit.name, AntiAffinity.name, PolicyAntiAffinity.name, PolicyBalance.name, PolicyCoLocation.name)
+_OURS = (EphemeralFit.name, PolicyAntiAffinity.name, PolicyBalance.name, PolicyCoLocation.name)
 """Escher's rules by which pods are in each other's way."""
 _ON_THEIR_WAY = (
     "pods of lower priority hold what it lacks: kube-scheduler evicts them if its own fit check fails, else "
@@ -35,7 +34,6 @@ _REMEDIES = {
     WhyNone.LOWEST: "give it a higher priority, or wait until other pods end",
     WhyNone.NO_LOWER_HOLDER: "give it a higher priority, or wait until other pods end",
     WhyNone.POLICIES: "set preempts_for_policies to true in Escher's settings",
-    WhyNone.GROUP: "use an EscherPolicy of type anti-affinity instead, and set preempts_for_policies to true",
 }
 
 

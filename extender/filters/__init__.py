@@ -10,10 +10,9 @@ from collections.abc import Callable
 
 from extender.core.policy import Policy
 from extender.filters import escher_policies
-from extender.filters.anti_affinity import AntiAffinity
 from extender.filters.ephemeral_fit import EphemeralFit
-from extender.filters.preference import Preference
 from extender.filters.reservation_guard import ReservationGuard
+from extender.filters.retired import Retired
 from extender.filters.share_order import ShareOrder
 from extender.filters.tenancy import TenantUnits
 
@@ -21,8 +20,7 @@ POLICIES: tuple[Callable[[], Policy], ...] = (
     TenantUnits,
     EphemeralFit,
     ReservationGuard,
-    AntiAffinity,
-    Preference,
+    Retired,
     ShareOrder,
 )
 """In filter order, after the gang's policy, whose plans `extender.app.cache.cache` supplies.

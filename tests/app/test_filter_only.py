@@ -9,12 +9,11 @@ import pytest
 from extender.app.contracts.extender_api import Verdict
 from extender.app.cycle.filter import UNMANAGED
 from extender.core.cluster import Pod
-from extender.core.policies.policy_types import AntiAffinity
+from extender.core.policies.policy_types import AntiAffinity, DataLocality
 from extender.core.safety_switches import Switches
-from extender.filters.preference import PREFER
 from extender.kube.names import NodeName, ResourceKey
 from tests.builders import gang_pods, pod
-from tests.filters.escher_policies.world import ZONE, PolicyWorld, naming
+from tests.filters.escher_policies.world import PolicyWorld, naming
 
 GPU = ResourceKey("escher.dev/default.gpu")
 
@@ -72,9 +71,11 @@ def test_a_policy_that_came_later_governs_a_pod_that_was_made_before(world: Poli
 
 
 def test_whom_nobody_asks_about_for_the_best_node_gets_the_best_alone(world: PolicyWorld) -> None:
-    prefers = {PREFER: f"{ZONE}=b"}
-    assert list(asked(world, pod("one", annotations=prefers)).passed) == ["n2", "n3"]
-    assert list(asked(world, pod("other", annotations=prefers), alone=False).passed) == everywhere(world)
+    for name in ("n2", "n3"):
+        world.do(world.scheduler.set_capacity(NodeName(name), ResourceKey("escher.dev/default.data"), 1))
+    world.govern("prefers", DataLocality(("data",), required=False))
+    [one] = asked(world, pod("one", annotations=naming("prefers"))).passed
+    assert one in ("n2", "n3")
 
 
 def test_where_we_only_observe_everybody_passes() -> None:

@@ -6,7 +6,6 @@ from extender.app.contracts.extender_api import Verdict
 from extender.app.cycle.filter import UNMANAGED
 from extender.core.cluster import Pod
 from extender.core.policies.policy_types import AntiAffinity
-from extender.filters.anti_affinity import GROUP
 from extender.kube.names import NodeName, PodUid
 from tests.builders import gang_pods, pod
 from tests.filters.escher_policies.world import PolicyWorld, naming
@@ -16,15 +15,6 @@ def asked(world: PolicyWorld, each: Pod, *, alone: bool = True) -> Verdict:
     if each.uid not in world.pods:
         world.create(each)
     return world.do(world.scheduler.filter(each, list(world.nodes), alone=alone))
-
-
-def test_of_a_group_that_keeps_apart_each_holds_its_node() -> None:
-    """The annotation of one pod, that no admission policy has marked: its bind was what kept them apart."""
-    world = PolicyWorld(zones="ab")
-    apart = {GROUP: "web"}
-    [first] = asked(world, pod("one", annotations=apart)).passed
-    [second] = asked(world, pod("other", annotations=apart)).passed
-    assert first != second
 
 
 def test_who_is_refused_for_the_mark_is_woken_where_nobody_is_refused_any_more() -> None:

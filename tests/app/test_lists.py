@@ -242,7 +242,7 @@ def test_others_in_the_room_of_those_that_are_gone_are_not_overlooked(service: S
     "asking",
     [
         WAITING[0],
-        pod("apart", annotations={"escher.dev/anti-affinity-group": "web"}),
+        pod("apart", annotations={"escher.dev/policy": "apart"}),
         pod("data", {"escher.dev/default.data": 1}),
     ],
     ids=str,
@@ -451,7 +451,7 @@ async def test_who_waits_is_told_why_without_what_would_help(world: World) -> No
 
 ALL = [
     *(pod(f"plain-{number}", {"cpu": 3000}) for number in range(3)),
-    *(pod(f"apart-{number}", {"cpu": 500}, annotations={"escher.dev/anti-affinity-group": "web"}) for number in (0, 1)),
+    *(pod(f"apart-{number}", {"cpu": 500}, annotations={"escher.dev/policy": "apart"}) for number in (0, 1)),
     *gang_pods("train", 3, {"cpu": 2000}, quorum=2),
     *gang_pods("other", 2, {"cpu": 1500}),
 ]

@@ -5,14 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from extender.filters.anti_affinity import GROUP, REASON
-from extender.filters.preference import PREFER
+from extender.filters.retired import GROUP
 from extender.filters.share_order import SHARE, WEIGHT
-from loadtests.shared.pods import Json
 from tests.controlplane.deadline import eventually
 from tests.e2e.conftest import fresh_arena, shared_field
 from tests.e2e.workload import Arena, Field, stays
@@ -40,50 +37,15 @@ def label(arena: Arena, name: str, **labels: str | None) -> None:
     )
 
 
-class TestAntiAffinity:
-    def web(self, arena: Arena, number: int, **more: Any) -> Json:
-        return arena.pod(f"web-{number}", annotations={GROUP: "web"}, cpu="10m", **more)
-
-    def test_no_node_has_two_of_a_group_and_who_waits_comes_when_one_leaves(self, arena: Arena) -> None:
-        arena.nodes(3)
-        first = arena.create(*(self.web(arena, number) for number in range(3)))
-        placed = arena.until_bound(first)
-        assert len(set(placed.values())) == 3
-        late = arena.create(self.web(arena, 3))
-        assert REASON in arena.until_rejected(late)["web-3"]
-        arena.delete("web-1")
-        assert arena.until_bound(late) == {"web-3": placed["web-1"]}
-
-    def test_what_is_malformed_is_rejected_with_the_key_and_an_event_says_how_to_mend_it(self, arena: Arena) -> None:
+class TestRetired:
+    def test_an_annotation_that_is_not_read_any_more_is_refused_and_an_event_says_what_to_write(
+        self, arena: Arena
+    ) -> None:
         arena.nodes(1)
-        wrong = arena.create(arena.pod("wrong", annotations={GROUP: "not a name"}))
+        wrong = arena.create(arena.pod("wrong", annotations={GROUP: "web"}))
         assert GROUP in arena.until_rejected(wrong)["wrong"]
         [told] = eventually(lambda: arena.events("InvalidAnnotation"), what="the event") or []
-        assert f'write for example {GROUP}: "web"' in told["note"]
-
-
-class TestPreference:
-    def test_a_pod_goes_where_it_prefers_and_elsewhere_if_there_is_no_room(self, arena: Arena) -> None:
-        nodes = arena.nodes(3)
-        label(arena, nodes[1], disk="ssd")
-        wanting = [arena.pod(f"p{number}", annotations={PREFER: "disk=ssd"}, cpu=6) for number in range(2)]
-        [first] = arena.create(wanting[0])
-        assert arena.until_bound([first]) == {first: nodes[1]}
-        [second] = arena.create(wanting[1])
-        assert arena.until_bound([second])[second] != nodes[1]
-
-    def test_one_that_reserves_at_filter_gets_the_best_node_and_not_the_first(self, arena: Arena) -> None:
-        nodes, key = arena.nodes(3), arena.key("r")
-        arena.set_resource("r", 4, {"labels": arena.pool})
-        label(arena, nodes[2], disk="ssd")
-        eventually(lambda: self.knows(arena, nodes[2]), what="the service knowing the label, which its watch brings")
-        asked: dict[str, Any] = {key: 1}
-        [pod] = arena.create(arena.pod("p", annotations={PREFER: "disk=ssd"}, **asked))
-        assert arena.until_bound([pod]) == {pod: nodes[2]}
-
-    def knows(self, arena: Arena, node: str) -> bool:
-        body = {"capacity": 1, "node_spec": {"labels": {**arena.pool, "disk": "ssd"}}}
-        return node in arena.service.raw("PUT", arena.resource_path("seen"), body).json().get("nodes", ())
+        assert "EscherPolicy" in told["note"]
 
 
 class TestShares:

@@ -10,14 +10,13 @@ from extender.core import policy as seam
 from extender.core.cluster import Pod
 from extender.core.gangs.gangs import Gangs
 from extender.core.ledger.ledger import Ledger
-from extender.core.policy import Facts, Policy, Refuse, has
+from extender.core.policy import Facts, Policy, has
 from extender.filters import gang, made
-from extender.filters.anti_affinity import GROUP, REASON, AntiAffinity
 from extender.filters.gang import gang_policies
-from extender.filters.preference import PREFER, Preference
+from extender.filters.retired import GROUP, Retired
 from extender.filters.share_order import SHARE, WEIGHT, ShareOrder
 from extender.kube.names import NodeName
-from tests.builders import gang_ask, ledger_of, node, pod, slot
+from tests.builders import ledger_of, node, pod
 
 N1, N2, N3 = NodeName("n1"), NodeName("n2"), NodeName("n3")
 NAMES = [N1, N2, N3]
@@ -31,106 +30,18 @@ def facts(*pods: Pod, cpu: int = 8000) -> Facts:
     return Facts(ledger, {name: node(name) for name in NAMES}, {each.uid: each for each in pods})
 
 
-class TestAntiAffinity:
-    def known(self, *pods: Pod) -> tuple[AntiAffinity, Facts]:
-        policy = AntiAffinity()
-        for each in pods:
-            policy.observe(each, 0.0)
-        return policy, facts(*pods)
+class TestRetired:
+    """Annotations that earlier versions read."""
 
-    def passed(self, policy: AntiAffinity, asking: Pod, known: Facts) -> list[NodeName]:
-        judge = policy.filter(asking, known)
-        return NAMES if judge is None else [name for name in NAMES if judge(name) is None]
-
-    def test_no_node_has_two_of_a_group(self) -> None:
-        policy, known = self.known(pod("a", {"cpu": 1}, node=N1, **asking("web")), pod("b", node=N2))
-        asks = pod("c", **asking("web"))
-        assert self.passed(policy, asks, known) == [N2, N3]
-        judge = policy.filter(asks, known)
-        assert judge is not None
-        assert judge(N1) == Refuse(REASON)
-
-    def test_a_place_that_is_held_counts(self) -> None:
-        waiting = pod("a", **asking("web"))
-        policy, known = self.known(waiting)
-        known.ledger.commit([slot(waiting.uid, N2, {"cpu": 1})])
-        assert self.passed(policy, pod("b", **asking("web")), known) == [N1, N3]
-        assert self.passed(policy, waiting, known) == NAMES
-
-    def test_groups_are_of_one_namespace(self) -> None:
-        policy, known = self.known(pod("a", node=N1, namespace="other", **asking("web")))
-        assert self.passed(policy, pod("b", **asking("web")), known) == NAMES
-
-    def test_who_asks_for_nothing_is_none_of_its_business(self) -> None:
-        policy, known = self.known(pod("a", node=N1, **asking("web")))
-        assert policy.filter(pod("b"), known) is None
-
-    def test_who_leaves_the_group_or_the_cluster_does_not_count(self) -> None:
-        first, second = pod("a", node=N1, **asking("web")), pod("b", node=N2, **asking("web"))
-        policy, known = self.known(first, second)
-        policy.forget(first)
-        policy.observe(pod("b", node=N2), 0.0)
-        assert self.passed(policy, pod("c", **asking("web")), known) == NAMES
-
-    def test_nodes_are_no_pods(self) -> None:
-        policy, known = self.known(pod("a", node=N1, **asking("web")))
-        policy.observe(node(N1), 0.0)
-        policy.forget(node(N1))
-        assert self.passed(policy, pod("b", **asking("web")), known) == [N2, N3]
-
-    @pytest.mark.parametrize("name", ["", "-web", "a b", "x" * 64])
-    def test_a_malformed_name_is_told_with_key_and_remedy(self, name: str) -> None:
-        said = AntiAffinity().malformed(pod(**asking(name)))
+    def test_a_pod_that_was_kept_apart_by_annotation_is_told_of_the_policy(self) -> None:
+        said = Retired().malformed(pod(annotations={GROUP: "web"}))
         assert said is not None
-        assert (said.field, said.value) == (GROUP, name)
+        assert (said.field, said.value) == (GROUP, "web")
         assert GROUP in said.reason
-        assert f'{GROUP}: "web"' in said.remedy
+        assert "EscherPolicy" in said.remedy
 
-    def test_members_of_gangs_are_told_what_to_use_instead(self) -> None:
-        said = AntiAffinity().malformed(pod(gang=gang_ask(), **asking("web")))
-        assert said is not None
-        assert "podAntiAffinity" in said.reason
-
-    def test_a_name_as_labels_have_them_will_do(self) -> None:
-        assert [AntiAffinity().malformed(pod(**asking(name))) for name in ("web", "A.b_c-9", "x" * 63)] == [None] * 3
-        assert AntiAffinity().malformed(pod()) is None
-
-
-def asking(group: str) -> dict[str, Any]:
-    return {"annotations": {GROUP: group}}
-
-
-class TestPreference:
-    def scored(self, value: str, **labels: str) -> float:
-        policy, asks = Preference(), pod(annotations={PREFER: value})
-        assert policy.malformed(asks) is None
-        known = Facts(ledger_of({"n1": {}}), {N1: node(N1, labels=labels)})
-        scorer = policy.score(asks, known)
-        assert scorer is not None
-        assert scorer(NodeName("unknown")) == 0
-        return scorer(N1)
-
-    @pytest.mark.parametrize(
-        ("value", "score"),
-        [("disk=ssd", 1), ("disk=hdd", 0), ("disk", 1), ("gpu", 0), ("disk=ssd,zone=b", 0.5), (" disk , zone=a ", 1)],
-    )
-    def test_the_more_labels_a_node_has_the_better(self, value: str, score: float) -> None:
-        assert self.scored(value, disk="ssd", zone="a") == score
-
-    def test_who_asks_for_nothing_prefers_nothing(self) -> None:
-        assert Preference().score(pod(), facts()) is None
-        assert Preference().malformed(pod()) is None
-
-    @pytest.mark.parametrize("value", ["", "disk=", "disk=ssd,", "=ssd", "a b", "disk==ssd", "-x", "disk=ssd;zone=a"])
-    def test_a_malformed_value_is_told_with_an_example(self, value: str) -> None:
-        said = Preference().malformed(pod(annotations={PREFER: value}))
-        if value == "disk=":
-            # A label may be empty.
-            assert said is None
-            return
-        assert said is not None
-        assert (said.field, said.value) == (PREFER, value)
-        assert "disk=ssd, zone=a" in said.remedy
+    def test_others_are_not_refused(self) -> None:
+        assert Retired().malformed(pod(annotations={"escher.dev/prefer-nodes": "disk=ssd"})) is None
 
 
 class TestShareOrder:

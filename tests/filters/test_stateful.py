@@ -12,11 +12,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from extender.app.cycle.scheduler import Scheduler
 from extender.core.cluster import Pod
 from extender.core.feedback import Bound
+from extender.core.policies.policy_matching import POLICY
+from extender.core.policies.policy_types import HOSTNAME, AntiAffinity, DataLocality, PolicyInForce
 from extender.core.policy import Allow, Facts
-from extender.filters.anti_affinity import GROUP
-from extender.filters.preference import PREFER
 from extender.filters.share_order import SHARE, WEIGHT, ShareOrder
-from extender.kube.names import NodeName, PodUid
+from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.builders import ledger_of, node, pod
 from tests.core.gang_world import FixedClock
 from tests.performing import Performing
@@ -25,17 +25,21 @@ NAMES = [NodeName(f"n{number}") for number in range(4)]
 names = st.sampled_from(NAMES)
 groups = st.sampled_from(["web", "db", None])
 LICENCE = "escher.dev/default.licence"
+WANTED = ("disk", "zone", "disk-zone")
+"""Policies that prefer nodes with these data."""
 
 
 class AntiAffinityMachine(RuleBasedStateMachine, Performing):
-    """A scheduler that binds wherever it is let, and pods that come, change their group, and go."""
+    """A scheduler that binds wherever it is let, and pods that come, change their policy, and go."""
 
     def __init__(self) -> None:
         super().__init__()
         self.scheduler = Scheduler(FixedClock())
         for name in NAMES:
-            self.do(self.scheduler.observe(node(name, {"cpu": 3000})))
+            self.do(self.scheduler.observe(node(name, {"cpu": 3000}, labels={HOSTNAME: name})))
             self.do(self.scheduler.set_capacity(name, LICENCE, 2))  # type: ignore[arg-type]
+        for group in ("web", "db"):
+            self.do(self.scheduler.govern("default", group, PolicyInForce(AntiAffinity(), None)))
         self.pods: dict[str, Pod] = {}
         self.moved: set[str] = set()
         """Whose group was changed while they were bound: who stands with whom is then nobody's fault."""
@@ -45,7 +49,7 @@ class AntiAffinityMachine(RuleBasedStateMachine, Performing):
     def create(self, group: str | None, asks: bool) -> None:
         self.count += 1
         wanted = {"cpu": 1000} | ({LICENCE: 1} if asks else {})
-        made = pod(f"p{self.count}", wanted, annotations={GROUP: group} if group else {})
+        made = pod(f"p{self.count}", wanted, annotations={POLICY: group} if group else {})
         self.pods[made.name] = made
         self.do(self.scheduler.observe(made))
 
@@ -66,7 +70,7 @@ class AntiAffinityMachine(RuleBasedStateMachine, Performing):
     @rule(data=st.data(), group=groups)
     def regroup(self, data: st.DataObject, group: str | None) -> None:
         name = data.draw(st.sampled_from(sorted(self.pods)))
-        changed = replace(self.pods[name], annotations={GROUP: group} if group else {})
+        changed = replace(self.pods[name], annotations={POLICY: group} if group else {})
         self.moved.add(name)
         self.pods[name] = changed
         self.do(self.scheduler.observe(changed))
@@ -81,14 +85,14 @@ class AntiAffinityMachine(RuleBasedStateMachine, Performing):
             self.do(self.scheduler.forget(gone))
 
     def of_its_group(self, asking: Pod, name: NodeName) -> list[str]:
-        group = asking.annotations.get(GROUP)
+        group = asking.annotations.get(POLICY)
         others = (each for each in self.pods.values() if each.name != asking.name and each.node == name)
-        return [each.name for each in others if group is not None and each.annotations.get(GROUP) == group]
+        return [each.name for each in others if group is not None and each.annotations.get(POLICY) == group]
 
     @invariant()
     def no_node_has_two_of_a_group(self) -> None:
         settled = [each for each in self.pods.values() if each.node is not None and each.name not in self.moved]
-        held = Counter((each.node, each.annotations[GROUP]) for each in settled if GROUP in each.annotations)
+        held = Counter((each.node, each.annotations[POLICY]) for each in settled if POLICY in each.annotations)
         assert not [pair for pair, times in held.items() if times > 1]
 
     @invariant()
@@ -97,28 +101,32 @@ class AntiAffinityMachine(RuleBasedStateMachine, Performing):
 
 
 class PreferenceMachine(RuleBasedStateMachine, Performing):
-    """Nodes whose labels change, and pods that prefer some: who reserves gets the best of those with room."""
+    """Nodes whose data come and go, and pods that prefer data: who reserves gets the best of those with room."""
 
     def __init__(self) -> None:
         super().__init__()
         self.scheduler = Scheduler(FixedClock())
-        self.labels: dict[NodeName, dict[str, str]] = {}
+        self.data: dict[NodeName, set[str]] = {name: set() for name in NAMES}
         self.free: dict[NodeName, int] = {}
         self.count = 0
         for name in NAMES:
             self.free[name] = 3
-            self.label(name, {})
+            self.do(self.scheduler.observe(node(name)))
             self.do(self.scheduler.set_capacity(name, LICENCE, 3))  # type: ignore[arg-type]
 
-    @rule(name=names, labels=st.dictionaries(st.sampled_from(["disk", "zone"]), st.sampled_from(["a", "b"])))
-    def label(self, name: NodeName, labels: dict[str, str]) -> None:
-        self.labels[name] = labels
-        self.do(self.scheduler.observe(node(name, labels=labels)))
+        for wanted in WANTED:
+            prefers = DataLocality(tuple(wanted.split("-")), required=False)
+            self.do(self.scheduler.govern("default", wanted, PolicyInForce(prefers, None)))
 
-    @rule(wanted=st.lists(st.sampled_from(["disk=a", "disk", "zone=b"]), min_size=1, max_size=3, unique=True))
-    def schedule(self, wanted: list[str]) -> None:
+    @rule(name=names, data=st.sampled_from(["disk", "zone"]), is_there=st.booleans())
+    def place_data(self, name: NodeName, data: str, is_there: bool) -> None:
+        (self.data[name].add if is_there else self.data[name].discard)(data)
+        self.do(self.scheduler.set_capacity(name, ResourceKey(f"escher.dev/default.{data}"), int(is_there)))
+
+    @rule(wanted=st.sampled_from(WANTED))
+    def schedule(self, wanted: str) -> None:
         self.count += 1
-        asker = pod(f"p{self.count}", {LICENCE: 1}, annotations={PREFER: ",".join(wanted)})
+        asker = pod(f"p{self.count}", {LICENCE: 1}, annotations={POLICY: wanted})
         self.do(self.scheduler.observe(asker))
         passed = self.do(self.scheduler.filter(asker, NAMES)).passed
         room = [name for name in NAMES if self.free[name]]
@@ -129,17 +137,16 @@ class PreferenceMachine(RuleBasedStateMachine, Performing):
             assert self.do(self.scheduler.permit(asker.uid, name)) == Allow()
             self.do(self.scheduler.on_event(Bound(asker.uid, name)))
 
-    def worth(self, name: NodeName, wanted: list[str]) -> float:
-        """Labels that are met, and how empty the node is: each counts as much."""
-        labels = self.labels[name].items()
-        met = sum(any(f"{key}={value}" == each or key == each for key, value in labels) for each in wanted)
-        return round(met / len(wanted) + self.free[name] / 3, 6)
+    def worth(self, name: NodeName, wanted: str) -> float:
+        """The part of the data that is there: the pod's own policy decides alone."""
+        names = wanted.split("-")
+        return sum(each in self.data[name] for each in names) / len(names)
 
     @rule(sent=st.lists(names, unique=True))
     def ask(self, sent: list[NodeName]) -> None:
         """prioritize says so too, of pods that kube-scheduler places."""
-        scores = self.scheduler.prioritize(pod("other", annotations={PREFER: "disk=a"}), sent)
-        assert scores == {name: 10 for name in sent if self.labels[name].get("disk") == "a"}
+        scores = self.scheduler.prioritize(pod("other", annotations={POLICY: "disk"}), sent)
+        assert scores == {name: 10 for name in sent if "disk" in self.data[name]}
 
 
 class ShareMachine(RuleBasedStateMachine, Performing):

@@ -442,17 +442,6 @@ async def test_who_has_alternatives_evicts_nobody_and_explain_says_so() -> None:
         assert "its policies have alternatives, and these are tried instead" in made.why("high")
 
 
-async def test_for_a_place_of_an_annotated_group_nobody_leaves_and_explain_says_so() -> None:
-    async with alone(1, preempts_for_policies=True) as made:
-        group = {"escher.dev/anti-affinity-group": "web"}
-        await made.create(pod("low", LEDGER, priority_class="alone-low", annotations=group))
-        await until(lambda: made.runs("low") == 1)
-        await made.create(pod("high", LEDGER, priority_class="alone-high", annotations=group))
-        await asyncio.sleep(HALF_AN_HOUR)
-        assert made.evicted == {}
-        assert "Escher does not plan the annotation escher.dev/anti-affinity-group" in made.why("high")
-
-
 # -- whatever comes --------------------------------------------------------------------------------------------------
 
 
@@ -526,20 +515,6 @@ async def test_of_one_that_escher_cannot_handle_explain_says_so() -> None:
 
 
 # -- what is told late, or never -------------------------------------------------------------------------------------
-
-
-async def test_an_annotated_group_that_comes_later_makes_it_a_pod_of_no_gang_again() -> None:
-    async with alone(1) as made:
-        await made.lows("default-scheduler")
-        await made.create(licensed("high", LEDGER, "high"))
-        await asyncio.sleep(5)
-        patch = {"metadata": {"annotations": {"escher.dev/anti-affinity-group": "web"}}}
-        path = "/api/v1/namespaces/default/pods/high"
-        await made.sim.ask("PATCH", path, patch, content_type="application/merge-patch+json")
-        await asyncio.sleep(5)
-        assert made.sim.application.scheduler.cache.gangs.by_key == {}
-        await made.sim.ask("DELETE", "/api/v1/namespaces/default/pods/low-0")
-        await until(lambda: made.runs("high") == 1)
 
 
 async def test_a_pod_of_which_no_watch_tells_is_forgotten_though_kube_scheduler_would_evict_for_it() -> None:

@@ -151,7 +151,6 @@ async def annotations_of_the_older_policies(town: Tenants) -> None:
     said = {
         "escher.dev/share": "research",
         "escher.dev/share-weight": "9" * 400,
-        "escher.dev/prefer-nodes": "=,=" * 1000,
         "escher.dev/anti-affinity-group": "web",
     }
     for key, value in said.items():

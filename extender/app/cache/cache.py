@@ -179,7 +179,7 @@ class Cache:
         """Whether Escher decides where the pod may be, beyond what is held for other pods."""
         policies = self.policies
         placed = policies.reserve_permit.owned(pod.uid) or policies.reserve_permit.places(pod)
-        return placed or self.asks_ephemeral(pod) or bool(pod.governed) or policies.filter_score.judges_bind(pod)
+        return placed or self.asks_ephemeral(pod) or bool(pod.governed)
 
     def is_decided(self, pod: Pod) -> bool:
         return self.whole and pod.namespace not in self.known_anew

@@ -189,8 +189,6 @@ class Filtering:
     def _reserves(self, pod: Pod, *, alone: bool) -> bool:
         """Whether filter holds a node for the pod; a pod judged at its bind can do without."""
         cache = self._cache
-        if alone and cache.policies.filter_score.judges_bind(pod):
-            return True
         return (alone or cache.rules.reserve_at_filter) and (cache.asks_ephemeral(pod) or is_placed_by(pod.governed))
 
     def _reserve_one(self, pod: Pod, verdict: Verdict, *, alone: bool) -> Verdict:

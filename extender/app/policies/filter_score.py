@@ -72,12 +72,10 @@ class FilterScore:
         self._contained = containment
         filters, wakes = having(Filters, policies), having(Wakes, policies)
         by_plans = {name for name, each in filters.items() if getattr(each, "kept_by_plans", False)}
-        of_binds = {name for name, each in filters.items() if getattr(each, "judges_binds", False)}
         alike = {name: each for name, each in having(FiltersAlike, policies).items() if name not in wakes}
         self._filters = [(name, each.filter) for name, each in filters.items()]
         self._could_pass = [(name, wakes[name].could_pass if name in wakes else each) for name, each in self._filters]
         self._beside_plans = [hook for hook in self._filters if hook[0] not in by_plans]
-        self._judging_binds = [hook for hook in self._filters if hook[0] in of_binds]
         self._judging_alike = [hook for hook in self._filters if hook[0] in alike]
         self._alike = [(name, partial(_alike, alike[name])) for name, _ in self._judging_alike]
         scores = having(Scores, policies)
@@ -190,10 +188,6 @@ class FilterScore:
     def refusal(self, pod: Pod, node: NodeName) -> Refuse | None:
         """Why the policies do not allow the pod on the node; None: they do."""
         return self._first_refusal(self._judges(pod, self._filters), node)
-
-    def judges_bind(self, pod: Pod) -> bool:
-        """Whether the pod itself asks for a rule on other pods' nodes that bind must judge."""
-        return bool(self._judging_binds) and bool(self._judges(pod, self._judging_binds))
 
     def where_leaving_helps(self, pod: Pod, nodes: Iterable[NodeName]) -> list[NodeName]:
         """The nodes that the policies allow to the pod, or would if other pods left."""
