@@ -3,10 +3,14 @@
     python -m loadtests.neighbour                                    # the embedded cluster, every action, 20 s each
     python -m loadtests.neighbour --real --pods 3000 --seconds 60 --action policy gang
     python -m loadtests.neighbour --real --two-replicas --seconds 65  # ten minutes; does one of two lose its lease?
+    python -m loadtests.neighbour --own-core --most 50                # the tenant and the API server on another core
 
 Namespace `a` has running pods and waiting pods, each waiting pod with its own kind. Its tenant repeats one action from
 four connections, as fast as the API server accepts it. Meanwhile another process calls filter for pods of `b`, 50 times
 a second. The table shows actions a second, call durations, the service's long turns by step, and its memory afterwards.
+
+The API server and the tenant take more than a core. --own-core keeps them off the core of service and caller: the
+calls then show the service, as on a machine that is idle otherwise.
 
 With --most the exit code is 1 if the 99.9th percentile of filter calls exceeds it; with --two-replicas, if the leader
 has changed. Machines are shared and noisy: "nothing" is measured first, for comparison.
@@ -17,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -145,8 +150,16 @@ def _resource(name: str, units: int) -> Json:
     return {**_HEAD, "kind": "EphemeralResource", "metadata": {"name": name}, "spec": spec}
 
 
-def _ask(url: str, seconds: float, found: Pipe) -> None:
-    """Calls filter for pods of `b`; sends the end time, then the milliseconds of each call."""
+def _keep_on(core: int, pid: int) -> None:
+    """Keeps all threads of a process, and those that it starts, on this core."""
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        os.sched_setaffinity(int(thread), {core})
+
+
+def _ask(url: str, seconds: float, core: int, found: Pipe) -> None:
+    """Calls filter for pods of `b`, on a core; sends the end time, then the milliseconds of each call."""
+    if core >= 0:
+        _keep_on(core, os.getpid())
     names = [f"node-{number}" for number in range(_NODES)]
     asked = []
     for number in range(_ASKED_FOR):
@@ -169,11 +182,11 @@ def _ask(url: str, seconds: float, found: Pipe) -> None:
     found.send(took)
 
 
-def measure(cluster: LocalCluster, service: Service, tenant: Tenant, action: str, seconds: float) -> Row:
+def measure(cluster: LocalCluster, service: Service, tenant: Tenant, action: str, seconds: float, core: int) -> Row:
     """Returns what was measured while the tenant repeated the action for `seconds`."""
     before = _long_turns(service)
     hears, tells = multiprocessing.Pipe(duplex=False)
-    asking = multiprocessing.get_context("spawn").Process(target=_ask, args=(_url(cluster), seconds, tells))
+    asking = multiprocessing.get_context("spawn").Process(target=_ask, args=(_url(cluster), seconds, core, tells))
     asking.start()
     tells.close()
     until = hears.recv()
@@ -238,10 +251,14 @@ def main(given: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seconds", type=float, default=20.0, help="for each action (default: 20)")
     parser.add_argument("--action", nargs="+", choices=ACTIONS, default=ACTIONS, help="these alone (default: all)")
+    parser.add_argument("--own-core", action="store_true", help="for the service and the caller alone")
     parser.add_argument("--most", type=float, help="milliseconds that 99.9 %% of the calls may take at most")
     wanted = parser.parse_args(given)
     if min(wanted.pods, wanted.waiting - 1, wanted.seconds) < 1:
         parser.error("--pods and --seconds must be 1 or more, --waiting 2 or more")
+    cores = sorted(os.sched_getaffinity(0))
+    if wanted.own_core and (wanted.two_replicas or len(cores) < 2):
+        parser.error("--own-core needs two cores and one replica")
     one, two = (RealCluster, ReplicatedCluster) if wanted.real else (EmbeddedCluster, ReplicatedEmbeddedCluster)
     kind: type[RealCluster] | type[EmbeddedCluster] = two if wanted.two_replicas else one
     rows, shape = list[Row](), NodeShape(cpu="64", pods=1 + wanted.pods)
@@ -250,8 +267,11 @@ def main(given: Sequence[str] | None = None) -> int:
         tenant.settle()
         time.sleep(_SETTLES)
         leader = _pid(cluster)
+        core = cores[-1] if wanted.own_core else -1
+        for pid in [os.getpid(), *cluster.pids().values()] if wanted.own_core else ():
+            _keep_on(cores[-1] if pid == leader else cores[0], pid)
         for action in wanted.action:
-            rows.append(measure(cluster, service, tenant, action, wanted.seconds))
+            rows.append(measure(cluster, service, tenant, action, wanted.seconds, core))
             say(f"{action}: {rows[-1].last_of_1000:.0f} ms")
         same = leader == _pid(cluster)
     sys.stdout.write(table(rows) + "\n")

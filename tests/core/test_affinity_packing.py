@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -380,3 +381,50 @@ def test_members_that_are_alike_are_planned_exactly_if_they_could_be_among_howev
     app, cpu, what = kind
     gang = [pod(f"{app}-{number}", {"cpu": cpu}, labels={"app": app}, constraints=what) for number in range(size)]
     assert isinstance(town.plan(gang), Shortfall) is not possible(gang, town.there, small)
+
+
+class TestManyNodes:
+    """5,000 nodes, 16 in each zone. The number of looks stands for the time."""
+
+    NODES, IN_A_ZONE = 5000, 16
+
+    @pytest.fixture
+    def town(self) -> Town:
+        return Town("".join(chr(0x4E00 + number // self.IN_A_ZONE) for number in range(self.NODES)))
+
+    def looks(self, town: Town, gang: list[Pod]) -> tuple[list[str], int]:
+        """The zones of the plan, and how many looks it took."""
+        looks: list[int] = []
+        accepts = town.accepting(gang[0])
+        seats = [Seat(Slot(Holder(each.uid), each.requests, accepts), each) for each in gang]
+        around = Around(town.pod_affinity)
+        found = plan(Room(town.ledger, ()), seats, list(town.nodes), town.nodes, around, looks.append)
+        assert not isinstance(found, Shortfall), found
+        return [town.nodes[at].labels[ZONE] for at in found.values()], looks[0]
+
+    def of_unlike_sizes(self, gang: list[Pod]) -> list[Pod]:
+        return [replace(each, requests={CPU: 100 + number}) for number, each in enumerate(gang)]
+
+    def test_unlike_sizes_that_keep_apart_share_what_they_learn_of_nodes(self, town: Town) -> None:
+        zones, looks = self.looks(town, self.of_unlike_sizes(members(300, apart())))
+        assert len(set(zones)) == 300
+        assert looks < 10 * self.NODES
+
+    def test_unlike_sizes_are_spread(self, town: Town) -> None:
+        zones, looks = self.looks(town, self.of_unlike_sizes(members(500, even())))
+        assert set(Counter(zones).values()) == {1, 2}
+        assert looks < 15 * self.NODES
+
+    @pytest.mark.parametrize(("launcher", "worker", "taken"), [(8000, 7999, 8000), (1000, 8000, 7500)])
+    def test_a_launcher_and_its_workers_are_tried_only_where_they_fit_together(
+        self, launcher: int, worker: int, taken: int
+    ) -> None:
+        """Each kind alone fits into every zone, and both together into the last one only."""
+        zones = 100
+        town = Town("".join(chr(0x4E00 + number) * self.IN_A_ZONE for number in range(zones)))
+        for number in range(zones - 1):
+            town.fill(f"n{number * self.IN_A_ZONE}", taken)
+        workers = members(self.IN_A_ZONE - 1, near(), worker)
+        found, looks = self.looks(town, [replace(workers[0], uid=PodUid("first"), requests={CPU: launcher}), *workers])
+        assert set(found) == {chr(0x4E00 + zones - 1)}
+        assert looks < 20 * self.IN_A_ZONE

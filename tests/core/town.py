@@ -91,7 +91,7 @@ class Town:
         for each in pods:
             # As places does it: slots of equal selectors share what says which nodes they may be on.
             selector = frozenset(each.node_selector.items())
-            own = accepts if accepts and not selector else accepting.setdefault(selector, self._accepting(each))
+            own = accepts if accepts and not selector else accepting.setdefault(selector, self.accepting(each))
             seats.append(Seat(Slot(Holder(each.uid), each.requests, own), each))
         room = Room(self.ledger, ())
         before = {name: dict(change) for name, change in room.change.items()}
@@ -103,7 +103,7 @@ class Town:
             assert around or holds([(by_uid[holder], at) for holder, at in found.items()], self.there, self.nodes)
         return found
 
-    def _accepting(self, one: Pod) -> Accepts:
+    def accepting(self, one: Pod) -> Accepts:
         return AcceptsPod(one, matching(self.nodes))
 
     def zones(self, pods: Sequence[Pod]) -> str:

@@ -122,6 +122,10 @@ class Grid:
             np.minimum(found, self._column(resource) // units if units <= _MOST else 0, out=found)
         return np.maximum(found, 0, out=found)
 
+    def free(self, resource: ResourceKey) -> Numbers:
+        """Free units of the resource, by number of the node; 0 where less is free."""
+        return np.maximum(self._column(resource), 0)
+
     def times(self, need: Asked, at: Numbers) -> npt.NDArray[np.float64]:
         """As `fit.times`, for nodes with room for one copy."""
         found = np.full(len(at), np.inf)

@@ -28,27 +28,30 @@ from heapq import heapify, heappop, heappush
 from itertools import chain
 
 import numpy as np
+import numpy.typing as npt
 
 from extender.core.affinity.affinity_rules import NEAR, TOO_MANY, PeerClass, Rules, are_too_many
 from extender.core.affinity.pod_affinity_index import Around
 from extender.core.cluster import Node, Pod
-from extender.core.fit.fit import asked_of
+from extender.core.fit.fit import Asked, asked_of
 from extender.core.fit.node_matching import AcceptsPod
 from extender.core.gangs.state.bin_packing import Shortfall, cause_of
 from extender.core.gangs.state.trial_snapshot import Candidates, Room, Slot, Template, shares_of
 from extender.core.ledger.ledger import Holder
-from extender.core.ledger.node_arrays import Grid
+from extender.core.ledger.node_arrays import Grid, Numbers
 from extender.core.ledger.units import count_in
 from extender.kube.names import NodeName, ResourceKey
 
 _FEW = 64
 """Slots x candidates up to which every order and node is tried."""
 _MOST_STEPS = 4_000
-_MOST_LOOKS = 200_000
+_MOST_LOOKS = 100_000
 """Looks over all tries: some tenths of a second. 10,000 slots spread on 5,000 nodes take 60,000."""
 _PLACED = 1
 """Looks charged to place a slot and to take it back, beside the look at its node."""
-_COUNTED_AT_ONCE = 64
+_COUNTED_AT_ONCE, _AREAS_AT_ONCE = 64, 8
+_ROUNDED_UP = 1 + 1e-9
+"""Sums of free units are floats."""
 _ONE_BY_ONE, _FEW_WORDS = 512, 16
 """After this number of looks one operation finds all nodes closed to a template.
 
@@ -134,6 +137,21 @@ def _templates_of(seats: Sequence[Seat], rules: Rules) -> list[_Template]:
     return list(found.values())
 
 
+def _least_of(templates: Sequence[_Template]) -> Asked:
+    """What a slot of any of them needs."""
+    needs = [dict(template.need) for template in templates]
+    by_all = set(needs[0]).intersection(*needs[1:])
+    return [(resource, min(need[resource] for need in needs)) for resource in sorted(by_all)]
+
+
+def _sum_of(templates: Sequence[_Template]) -> Counter[ResourceKey]:
+    """What all slots of all of them need."""
+    found = Counter[ResourceKey]()
+    for template in templates:
+        found.update({resource: units * len(template.slots) for resource, units in template.need})
+    return found
+
+
 @dataclass(slots=True)
 class _Within:
     """The topology domain for these templates, by number; others may use any candidate."""
@@ -177,6 +195,10 @@ class _Attempt:
         self._areas: tuple[int, Sequence[NodeName], Mapping[str, Sequence[NodeName]]] = (-1, (), {})
         """The last spread constraint, and the nodes divided by it; most templates have the same."""
         self._asked = sum(len(template.slots) for template in templates)
+        self._closed: set[NodeName] = set()
+        """Nodes that refuse the kind placed last, as long as no other kind is placed."""
+        self._left: tuple[Sequence[NodeName], Sequence[NodeName]] = (), ()
+        """Names, and those of them that were left for that kind."""
 
     @cached_property
     def _grid(self) -> Grid:
@@ -204,15 +226,27 @@ class _Attempt:
             return {}
         at = np.array([self._grid.numbers[name] for name in chain.from_iterable(places)], np.int64)
         place_of = np.repeat(np.arange(len(places)), [len(names) for names in places])
+        together = [self.templates[number] for number in sorted(numbers)]
         total, enough = np.zeros(len(places)), np.ones(len(places), np.bool_)
-        for template in (self.templates[number] for number in sorted(numbers)):
-            if self.looks > _MOST_LOOKS // 2:
-                break
+
+        def by_place(units: Numbers) -> npt.NDArray[np.float64]:
             # This counts all nodes at once: 64 of them cost about one look.
             self.looks += 1 + len(place_of) // _COUNTED_AT_ONCE
-            whole = np.bincount(place_of, self._grid.copies(template.need, self._asked)[at], len(places))
+            return np.asarray(np.bincount(place_of, units[at], len(places)), np.float64)
+
+        def copies(need: Asked) -> npt.NDArray[np.float64]:
+            return by_place(self._grid.copies(need, self._asked))
+
+        for template in together:
+            if self.looks > _MOST_LOOKS // 2:
+                break
+            whole = copies(template.need)
             total += whole
             enough &= whole >= len(template.slots)
+        # Also for all of them at once: the least that each needs, as often as there are slots, and the sum of needs.
+        enough &= copies(_least_of(together)) >= sum(len(template.slots) for template in together)
+        for resource, units in _sum_of(together).items():
+            enough &= by_place(self._grid.free(resource)) * _ROUNDED_UP >= units
         return {number: int(total[number]) for number in np.flatnonzero(enough).tolist()}
 
     def greedily(
@@ -224,8 +258,11 @@ class _Attempt:
         placed: dict[Holder, NodeName] = {}
         done: list[tuple[_Template, NodeName]] = []
         shortfall: Shortfall | None = None
+        kind: PeerClass | None = None
         for number in order:
             template = self.templates[number]
+            if template.kind is not kind:
+                kind, self._closed, self._left = template.kind, set(), ((), ())
             near = within is not None and number in within.templates
             names = (within.nodes if within is not None and near else anywhere).of(template)
             queue = _Queue(self, template, names)
@@ -254,8 +291,17 @@ class _Attempt:
         if self._areas[0] != spread or self._areas[1] is not names:
             self.looks += len(names)
             self._areas = spread, names, self.rules.by_area(spread, names)
-        self.looks += len(self._areas[2])
+        self.looks += len(self._areas[2]) // _AREAS_AT_ONCE
         return self._areas[2]
+
+    def left(self, names: Sequence[NodeName]) -> Sequence[NodeName]:
+        """The names without the nodes that refuse the kind of the templates before, if it is the same."""
+        if self._left[0] is not names:
+            self._left = names, names
+        if self._closed:
+            self.looks += len(self._left[1]) // _COUNTED_AT_ONCE
+            self._left = names, [name for name in self._left[1] if name not in self._closed]
+        return self._left[1]
 
     def worth_a_look(self, template: _Template, names: Iterable[NodeName]) -> Iterator[NodeName]:
         """The names without the nodes that the template never may use, if these are known."""
@@ -293,7 +339,12 @@ class _Attempt:
             return True
         self.looks += template.cost - 1
         refusal = self.rules.refusal(template.kind, self.rules.nodes[name])
-        return None if refusal is None else refusal[1] or refusal[0] == NEAR
+        if refusal is None:
+            return None
+        for_good = refusal[1] or refusal[0] == NEAR
+        if for_good:
+            self._closed.add(name)
+        return for_good
 
     def _place(self, template: _Template, name: NodeName, by: int = 1) -> None:
         self.rules.place(template.kind, self.rules.nodes[name], by)
@@ -376,7 +427,7 @@ class _Queue:
         self._template = template
         self._spread = attempt.rules.areas(template.kind)
         self._areas: Mapping[str, Sequence[NodeName]] = (
-            {"": names} if self._spread is None else attempt.by_area(self._spread, names)
+            {"": attempt.left(names)} if self._spread is None else attempt.by_area(self._spread, names)
         )
         self._turns: dict[str, _Turns] = {}
         self._heap = [(self._crowd(area), number, area) for number, area in enumerate(self._areas)]
