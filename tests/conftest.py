@@ -13,13 +13,17 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Generator, Iterator
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 from hypothesis import HealthCheck, Phase, settings
 
+from extender.app.contracts.effects import Decided
 from extender.app.cycle.requeue import Requeue
+from extender.app.cycle.scheduler import Scheduler
 from loadtests.shared.slow_twin import settle_and_compare
 
 pytest_plugins = ["kubesim.pytest_plugin", "pytester"]
@@ -71,9 +75,20 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.fixture(scope="session", autouse=True)
 def slow_twin() -> Iterator[None]:
-    """What `Requeue.settle_if_changed` leaves out would have found nothing: the fault simulation runs without."""
+    """What `Requeue.settle_if_changed` leaves out would have found nothing: the fault simulation runs without.
+
+    After each decision the next deadline is asked for, as by the timer: until then each filter call makes a pass."""
+    decided = Scheduler._decided
+
+    @wraps(decided)
+    def decided_and_timed(scheduler: Scheduler, answer: Any) -> Decided[Any]:
+        made = decided(scheduler, answer)
+        scheduler.next_deadline()
+        return made
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Requeue, "settle_if_changed", settle_and_compare)
+        patch.setattr(Scheduler, "_decided", decided_and_timed)
         yield
 
 

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from functools import cache
 from typing import Protocol, runtime_checkable
 
@@ -73,6 +74,14 @@ class Wait:
 
 
 Permit = Allow | Refuse | Wait
+
+
+class Concerns(Enum):
+    """The pods that a policy's `filter` and `score` are called for; without `concerns`, all."""
+
+    GOVERNED = auto()  # An EscherPolicy matches them.
+    EPHEMERAL = auto()  # They request ephemeral resources.
+
 
 NodeFilter = Callable[[NodeName], Refuse | None]
 """For one pod: None if the pod may be on the node."""

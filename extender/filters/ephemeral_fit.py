@@ -7,7 +7,7 @@ from functools import cache
 from extender.core.cluster import Pod
 from extender.core.ledger.units import Short
 from extender.core.names import in_domain
-from extender.core.policy import Facts, NodeFilter, OnlyTheseNodes, Refuse, Scorer
+from extender.core.policy import Concerns, Facts, NodeFilter, OnlyTheseNodes, Refuse, Scorer
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 
@@ -17,6 +17,7 @@ ABSENT = "requested ephemeral resources do not exist on this node"
 
 class EphemeralFit:
     name = "ephemeral-fit"
+    concerns = Concerns.EPHEMERAL
     kept_by_plans = True
 
     def filter(self, pod: Pod, facts: Facts) -> NodeFilter | None:

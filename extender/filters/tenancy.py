@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from extender.core.cluster import Pod
-from extender.core.policy import Allow, Facts, NodeFilter, Permit, Refuse
+from extender.core.policy import Allow, Concerns, Facts, NodeFilter, Permit, Refuse
 from extender.core.tenancy.tenancy import FOREIGN
 from extender.kube.names import NodeName
 
@@ -20,6 +20,7 @@ def _refuse(node: NodeName) -> Refuse | None:
 
 class TenantUnits:
     name = TENANT_UNITS
+    concerns = Concerns.EPHEMERAL
 
     def filter(self, pod: Pod, facts: Facts) -> NodeFilter | None:
         return None if facts.tenancy.foreign(pod.namespace, pod.requests) is None else _refuse

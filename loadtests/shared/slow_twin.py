@@ -22,5 +22,6 @@ def _state(requeue: Requeue) -> tuple[object, ...]:
     gangs = requeue._cache.gangs
     phases = {key: gang.phase for key, gang in gangs.by_key.items()}
     effects = len(requeue._effects), len(gangs.effects)
-    saver = gangs.waiting.queue.saved.gang
-    return requeue._counts(), effects, requeue.more_to_do, phases, saver
+    waiting, asleep = gangs.waiting, set(requeue._unschedulable)
+    left = requeue.more_to_do, requeue.waking.has_work, requeue._was_stale, set(waiting.to_requeue)
+    return requeue._counts(), effects, left, phases, asleep, waiting.queue.saved.gang, waiting.queue.version

@@ -16,8 +16,10 @@ from extender.app.policies.fault_isolation import FAILED, REFUSED, FaultIsolatio
 from extender.app.policies.filter_score import FilterScore
 from extender.core.cluster import Pod
 from extender.core.ledger.ledger import Ledger
-from extender.core.policy import Facts, NodeFilter, OnlyOn, OnlyTheseNodes, Refuse, Scorer
-from extender.kube.names import NodeName
+from extender.core.policies.matched_policy import MatchedPolicy
+from extender.core.policies.policy_types import AntiAffinity
+from extender.core.policy import Concerns, Facts, NodeFilter, OnlyOn, OnlyTheseNodes, Refuse, Scorer
+from extender.kube.names import CPU, NodeName, ResourceKey
 from tests.builders import pod
 
 NODES = [NodeName(f"n{number}") for number in range(6)]
@@ -153,3 +155,32 @@ def test_what_is_no_score_is_a_defect_of_its_policy_and_counts_as_nothing(said: 
 @pytest.mark.parametrize("said", [math.nan, -math.inf, -1.0])
 def test_what_is_not_above_0_counts_as_nothing(said: float) -> None:
     assert FilterScore([Senseless(said)], FACTS, FaultIsolation()).scores(pod(), NODES) == {}
+
+
+@pytest.mark.parametrize("ephemeral", [False, True])
+@pytest.mark.parametrize("governed", [False, True])
+def test_a_policy_is_asked_only_about_pods_that_concern_it(ephemeral: bool, governed: bool) -> None:
+    asked: list[str] = []
+
+    class Asked:
+        def __init__(self, name: str, concerns: Concerns | None) -> None:
+            self.name = name
+            if concerns is not None:
+                self.concerns = concerns
+
+        def filter(self, pod: Pod, facts: Facts) -> NodeFilter | None:
+            asked.append(f"filter {self.name}")
+            return None
+
+        def score(self, pod: Pod, facts: Facts) -> Scorer | None:
+            asked.append(f"score {self.name}")
+            return None
+
+    policies = [Asked("all", None), Asked("ephemeral", Concerns.EPHEMERAL), Asked("governed", Concerns.GOVERNED)]
+    judging = FilterScore(policies, FACTS, FaultIsolation())
+    requests = {CPU: 100, **({ResourceKey("escher.dev/ns.data"): 1} if ephemeral else {})}
+    concerned = pod("p", requests, governed=(MatchedPolicy("apart", AntiAffinity()),) if governed else ())
+    assert judging.verdict(concerned, NODES) == Verdict(NODES)
+    assert judging.scores(concerned, NODES) == {}
+    names = ["all", *["ephemeral"] * ephemeral, *["governed"] * governed]
+    assert asked == [f"{call} {name}" for call in ("filter", "score") for name in names]

@@ -91,6 +91,24 @@ def test_a_gang_that_waits_for_room_is_not_planned_when_some_comes_free() -> Non
     assert room.scheduler.cache.violations() == []
 
 
+def test_the_next_filter_call_of_any_pod_wakes_it_once_the_cache_is_fresh() -> None:
+    """No fact comes, and nothing else is due."""
+    room = Room()
+    ordinary = pod("ordinary", {"cpu": 100})
+    room.do(room.scheduler.observe(ordinary))
+    members = room.gang()
+    room.age = 301.0
+    for each in members:
+        assert room.reasons(each) == {STALE}
+    due = room.scheduler.next_deadline()
+    assert due is not None
+    assert due <= room.clock.steady() + 5.0
+    room.effects.clear()
+    room.age = 1.0
+    assert room.filter(ordinary)
+    assert room.woken() == {each.name for each in members}
+
+
 def test_what_is_planned_goes_on() -> None:
     room = Room()
     members = room.gang()

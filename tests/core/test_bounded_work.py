@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from extender.core.affinity.constraints import Constraints
 from extender.core.cluster import Node, Pod
 from extender.core.fit import node_matching
 from extender.core.fit.equivalence import MOST_KINDS, TOO_VARIED, EquivalenceClass
@@ -24,6 +25,7 @@ from extender.core.gangs.state.gang import NO_ROOM, UNPLANNED, Gang
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.gangs.state.trial_snapshot import Room
 from extender.core.ledger.ledger import Ledger
+from extender.core.names import GangKey
 from extender.core.policies.policy_types import HOSTNAME, Balance, PolicyInForce
 from extender.kube import node_match
 from extender.kube.names import NodeName, PodUid, ResourceKey
@@ -558,6 +560,95 @@ class TestWhoIsFirst:
         world.add_node(node("n4", labels={"host": "n4"}))
         world.do_the_rest()
         assert self.first(world) == "never0"
+
+    def test_is_found_though_others_use_up_slices_before_anybody_is_asked(
+        self, world: GangWorld, asked: list[str]
+    ) -> None:
+        """A slice that asks nobody does not end the round, or it would begin again with the first gang for ever."""
+        labels, constraints = {"app": "train"}, apart("host")
+        noisy = gang_pods("noisy", 4, {"cpu": 8000})
+        world.create(*(replace(each, created=99.0, labels=labels, constraints=constraints) for each in noisy))
+        for each in noisy:
+            world.filter(world.pods[each.uid], list(world.nodes))
+        world.do_the_rest()
+        asked.clear()
+        for number in range(20):
+            world.clock.time += 1.0
+            world.do(world.scheduler.set_capacity(NodeName("n1"), ResourceKey("escher.dev/x.y"), number + 1))
+            world.change(noisy[0].uid, labels={**labels, "time": str(number)})
+            world.deliver()
+            for _ in range(2):
+                if (world.scheduler.next_deadline() or inf) <= world.clock.steady():
+                    world.do(world.scheduler.tick())
+        assert "last" in asked
+
+    def test_keeps_its_nominations_while_that_is_asked_anew(self, asked: list[str]) -> None:
+        """Its victims have left, and another pod took a part of their room."""
+        world = GangWorld(patience=NEVER)
+        for number in range(2):
+            world.add_node(node(f"n{number}", labels={"host": f"n{number}"}))
+            world.create(pod(f"low-{number}", {"cpu": 8000}, node=NodeName(f"n{number}")))
+        for number, (name, size) in enumerate({"never0": 3, "never1": 3, "top": 2}.items()):
+            members = gang_pods(name, size, {"cpu": 8000})
+            facts = {"labels": {"app": "train"}, "constraints": apart("host"), "created": 1.0 + number, "priority": 1}
+            world.create(*(replace(each, **facts) for each in members))  # type: ignore[arg-type]
+            for each in members:
+                world.filter(world.pods[each.uid], list(world.nodes))
+            world.do_the_rest()
+        world.delete(PodUid("uid-low-0"))
+        world.create(pod("thief", {"cpu": 8000}, node=NodeName("n0"), priority=5))
+        world.delete(PodUid("uid-low-1"))
+        world.do_the_rest()
+        top = world.scheduler.cache.gangs.by_key[GangKey("default", "top")]
+        nominated = dict(top.plan.nominated)
+        assert nominated
+        self.queue(world).fits.work.limit = 15
+        self.change(world, 1)
+        assert self.first(world) is None
+        world.at_its_alarms(0)
+        assert self.first(world) == "top"
+        assert (dict(top.plan.nominated), world.let_go) == (nominated, [])
+
+    def test_is_passed_by_though_that_is_just_asked_anew(self, world: GangWorld) -> None:
+        queue = self.queue(world)
+        last, young = queue.first(), Gang(GangKey("default", "young"), 1, 60.0, first_seen=99.0)
+        assert last is not None
+        young.terms, young.wait.order = replace(young.terms, created=99.0), last.wait.order
+        self.change(world, 1)
+        assert self.first(world) is None
+        queue.passed_by(young)
+        assert last.wait.bypasses == 1
+
+    def test_with_its_reservation_leaves_work_for_the_gangs_behind_it(self) -> None:
+        """It is tried in each slice, which costs more than a slice has."""
+        world = GangWorld(patience=BackfillTrigger(1000, 5.0))
+        for number in range(40):
+            world.add_node(node(f"n{number}", labels={"host": f"n{number}"}))
+            for name, cpu in (("large", 7900), ("small", 100)):
+                world.create(pod(f"{name}-{number}", {"cpu": cpu}, node=NodeName(f"n{number}")))
+        offer = list(world.nodes)
+
+        def gang(name: str, members: int, cpu: int, created: float, constraints: Constraints | None) -> None:
+            pods = gang_pods(name, members, {"cpu": cpu})
+            facts = {"labels": {"app": "train"}, "constraints": constraints, "created": created}
+            world.create(*(replace(each, **facts) for each in pods))  # type: ignore[arg-type]
+            world.filter(world.pods[pods[0].uid], offer)
+            world.do_the_rest()
+
+        gang("saver", 30, 8000, 2.0, apart("host"))
+        world.at_its_alarms(6)
+        queue = self.queue(world)
+        assert queue.saved.gang is not None
+        for number in range(2):
+            gang(f"behind{number}", 2, 100, 90.0 + number, None)
+        queue.fits.work.limit = 60
+        for number in range(40):
+            del world.pods[PodUid(f"uid-small-{number}")]
+        world.do(replaced(world.scheduler, Pod, list(world.pods.values())))
+        for _ in range(20):
+            world.do(world.scheduler.tick())
+        assert not world.scheduler.more_to_do
+        assert {world.gangs[f"behind{number}"] for number in range(2)} == {Phase.PLANNED}
 
     def test_is_forgotten_with_the_gang(self, world: GangWorld) -> None:
         for uid in [uid for uid, each in world.pods.items() if each.gang is not None]:

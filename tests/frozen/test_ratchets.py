@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from inspect import unwrap
 
 import pytest
 
 from extender.app.cycle.requeue import Requeue
+from extender.app.cycle.scheduler import Scheduler
 from loadtests.shared.slow_twin import SETTLE_IF_CHANGED
 from tests.frozen import ratchets
 from tests.frozen.ratchets import RECORDED, measured
@@ -19,6 +21,7 @@ BASELINE: dict[str, int] = json.loads(RECORDED.read_text())
 def no_twin(slow_twin: None) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Requeue, "settle_if_changed", SETTLE_IF_CHANGED)
+        patch.setattr(Scheduler, "_decided", unwrap(Scheduler._decided))
         yield
 
 

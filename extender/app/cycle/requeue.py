@@ -16,6 +16,8 @@ from extender.app.wake_search import WakeSearch
 from extender.core.gangs.state.gang import WakePod
 from extender.kube.names import NodeName, PodUid
 
+_STALE_AGAIN = 5.0
+"""Seconds after which a pass that found the cache stale is made again."""
 _WITHDRAWN = 500
 """Steps that it costs to check whether final refusals are still true."""
 
@@ -31,9 +33,9 @@ class Requeue:
         self.more_to_do = False
         """Whether a slice of work ended before all was settled."""
         self.due: float | None = None
-        """When time makes the next pass necessary, in steady seconds; None: not known since the last pass."""
-        self._seen = (0, 0)
-        """Counts of what the last pass has taken in: changes of the ledger, and facts."""
+        """When time makes the next pass necessary, in steady seconds; None: now, or unknown."""
+        self._seen: tuple[int, ...] = ()
+        """What the last pass has taken in, as `_counts` has it; empty: that pass was not made to its end."""
         self._was_stale = False
         self._gained: dict[NodeName, None] = {}
         """Nodes that gained room, and that unschedulable pods were not compared with yet."""
@@ -55,14 +57,16 @@ class Requeue:
 
     def _may_find_something(self) -> bool:
         cache = self._cache
-        if self.due is None or self.more_to_do or self._seen != self._counts():
+        if self.due is None or self._was_stale or self._seen != self._counts():
             return True
         if self.waking.has_work or cache.policies.filter_score.in_doubt or self.due <= cache.clock.steady():
             return True
         return self._binds.waiting_binds.for_policies or cache.around.staying.is_due(cache.clock.now())
 
-    def _counts(self) -> tuple[int, int]:
-        return self._cache.ledger.changes.count, self._cache.policies.event_hooks.count
+    def _counts(self) -> tuple[int, ...]:
+        """Counts of changes of the ledger, of facts, and of pods that became resident or ceased to be."""
+        cache, staying = self._cache, self._cache.around.staying
+        return cache.ledger.changes.count, cache.policies.event_hooks.count, staying.grown, staying.shrunk
 
     def settle(self) -> None:
         """A pass: takes in all changes, plans and wakes."""
@@ -71,7 +75,7 @@ class Requeue:
         if not cache.whole:
             return
         # What the pass itself changes is for the next one.
-        self._seen = self._counts()
+        seen, self._seen = self._counts(), ()
         self._binds.on_change()
         cache.policies.reserve_permit.on_released()
         cache.policies.event_hooks.on_held()
@@ -81,6 +85,7 @@ class Requeue:
             self._was_stale, self.more_to_do = True, False
         else:
             self._settle(cache.clock.steady())
+        self._seen = seen
 
     def _settle(self, now: float) -> None:
         cache, policies, changes = self._cache, self._cache.policies.requeue_hooks, self._cache.ledger.changes
@@ -123,5 +128,8 @@ class Requeue:
 
     def next_deadline(self, due: float | None) -> float | None:
         """When to settle next, if other parts have work at `due`."""
-        # What is not planned now stays due.
-        return max(due, self._cache.clock.steady() + 1.0) if due is not None and self._was_stale else due
+        if not self._was_stale:
+            return due
+        # What is not planned now stays due, also if nothing reports that the cache is fresh again.
+        now = self._cache.clock.steady()
+        return now + _STALE_AGAIN if due is None else max(due, now + 1.0)

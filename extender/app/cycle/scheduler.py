@@ -385,7 +385,8 @@ class Scheduler:
 
     def take_no_turns(self) -> None:
         """Does work in slices at once from now on: no caller waits for this `Scheduler`."""
-        self.pod_events.anew.work.limit = self._requeue.waking.work.limit = sys.maxsize
+        fits = self.cache.gangs.waiting.queue.fits
+        self.pod_events.anew.work.limit = self._requeue.waking.work.limit = fits.work.limit = sys.maxsize
 
     def is_asleep(self, uid: PodUid) -> bool:
         return uid in self._unschedulable

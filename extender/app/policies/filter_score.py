@@ -24,7 +24,9 @@ from extender.core.common.work_budget import Work
 from extender.core.fit.fit import asked_of
 from extender.core.gang_ask import MalformedAsk
 from extender.core.ledger.units import Short
+from extender.core.names import in_domain
 from extender.core.policy import (
+    Concerns,
     Facts,
     Filters,
     FiltersAlike,
@@ -61,6 +63,7 @@ def _refuse_all(node: NodeName) -> Refuse | None:
 _IN_DOUBT = attrgetter("in_doubt")
 _NOBODY: Collection[Pod] = ()
 _NOBODYS: GivingWay = {}
+_BOTH = (False, True)
 _REFUSING: NodeFilter | None = _refuse_all
 
 
@@ -78,6 +81,11 @@ class FilterScore:
         self._beside_plans = [hook for hook in self._filters if hook[0] not in by_plans]
         self._judging_alike = [hook for hook in self._filters if hook[0] in alike]
         self._alike = [(name, partial(_alike, alike[name])) for name, _ in self._judging_alike]
+        self._not_asked = {
+            (asks, governed): _not_asked(policies, asks, governed) for asks in _BOTH for governed in _BOTH
+        }
+        """By whether the pod requests ephemeral resources, and whether an EscherPolicy matches it."""
+        self._is_ephemeral = partial(in_domain, domain=facts.ledger.capacity.domain)
         scores = having(Scores, policies)
         self._scores = [(name, each.score) for name, each in scores.items()]
         self._deciding = {name for name, each in scores.items() if getattr(each, "decides", False)}
@@ -96,13 +104,19 @@ class FilterScore:
             return None
         return self._contained.first_of(self._malformed, None, pod)
 
+    def _not_asked_about(self, pod: Pod) -> frozenset[str]:
+        """The policies that the pod does not concern."""
+        return self._not_asked[any(map(self._is_ephemeral, pod.requests)), bool(pod.governed)]
+
     def _judges(
         self, pod: Pod, hooks: Sequence[Hook[Pod, Facts, NodeFilter | None]], facts: Facts | None = None
     ) -> list[tuple[str, NodeFilter]]:
         """The policies that have a say about the pod, and how each judges nodes for it."""
         found: list[tuple[str, NodeFilter]] = []
-        facts = facts or self._facts
+        facts, not_asked = facts or self._facts, self._not_asked_about(pod)
         for name, hook in hooks:
+            if name in not_asked:
+                continue
             # As in `ask_each`: most policies have no say about most pods, and asking should cost no more than that.
             try:
                 judge = hook(pod, facts)
@@ -326,8 +340,10 @@ class FilterScore:
         return {node: score for node, score in scored if score}
 
     def _scorers(self, pod: Pod) -> list[tuple[str, Scorer]]:
-        found: list[tuple[str, Scorer]] = []
+        found, not_asked = list[tuple[str, Scorer]](), self._not_asked_about(pod)
         for name, hook in self._scores:
+            if name in not_asked:
+                continue
             # As in `_judges`.
             try:
                 scorer = hook(pod, self._facts)
@@ -389,3 +405,8 @@ def _told(refused: Mapping[NodeName, Refuse]) -> tuple[dict[NodeName, str], dict
 
 def _in_order(sent: Sequence[NodeName], refused: Mapping[NodeName, Refuse]) -> dict[NodeName, Refuse]:
     return {node: refused[node] for node in sent if node in refused}
+
+
+def _not_asked(policies: Sequence[Policy], asks_ephemeral: bool, is_governed: bool) -> frozenset[str]:
+    met = {None: True, Concerns.EPHEMERAL: asks_ephemeral, Concerns.GOVERNED: is_governed}
+    return frozenset(each.name for each in policies if not met[getattr(each, "concerns", None)])

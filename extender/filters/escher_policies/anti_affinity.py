@@ -11,20 +11,21 @@ from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
 from extender.core.policies.matched_policy import of_type
 from extender.core.policies.policy_types import AntiAffinity
-from extender.core.policy import Facts, NodeFilter, Refuse
+from extender.core.policy import Concerns, Facts, NodeFilter, Refuse
 from extender.filters.escher_policies.standing import Standing
 
 
 class PolicyAntiAffinity:
     name = "policy-anti-affinity"
     kept_by_plans = True
+    concerns = Concerns.GOVERNED
 
     def __init__(self, standing: Standing) -> None:
         self._standing = standing
 
     def filter(self, pod: Pod, facts: Facts) -> NodeFilter | None:
         # A gang's plan places its members together.
-        if not pod.governed or isinstance(pod.gang, GangAsk):
+        if isinstance(pod.gang, GangAsk):
             return None
         # Many policies may name the same other pods: the first of them refuses.
         policies: dict[tuple[str, str], str] = {}

@@ -12,19 +12,20 @@ from extender.core.fit.equivalence import matching_of
 from extender.core.gang_ask import GangAsk
 from extender.core.policies.matched_policy import of_type
 from extender.core.policies.policy_types import MOST_TASKS, Balance
-from extender.core.policy import Facts, NodeFilter, Refuse
+from extender.core.policy import Concerns, Facts, NodeFilter, Refuse
 from extender.filters.escher_policies.standing import Standing
 
 
 class PolicyBalance:
     name = "policy-balance"
+    concerns = Concerns.GOVERNED
     kept_by_plans = True
 
     def __init__(self, standing: Standing) -> None:
         self._standing = standing
 
     def filter(self, pod: Pod, facts: Facts) -> NodeFilter | None:
-        if not pod.governed or isinstance(pod.gang, GangAsk):
+        if isinstance(pod.gang, GangAsk):
             return None
         found: ByPlace | None = None
         for each, even in of_type(pod.governed, Balance):

@@ -5,20 +5,21 @@ from __future__ import annotations
 from extender.core.cluster import Pod
 from extender.core.policies.matched_policy import of_type
 from extender.core.policies.policy_types import BinPacking
-from extender.core.policy import Facts, Scorer
+from extender.core.policy import Concerns, Facts, Scorer
 from extender.filters.escher_policies.standing import Standing
 from extender.kube.names import CPU, MEMORY, NodeName
 
 
 class PolicyBinPacking:
     name = "policy-bin-packing"
+    concerns = Concerns.GOVERNED
     decides = True
 
     def __init__(self, standing: Standing) -> None:
         self._standing = standing
 
     def score(self, pod: Pod, facts: Facts) -> Scorer | None:
-        if not pod.governed or (each := next(of_type(pod.governed, BinPacking), None)) is None:
+        if (each := next(of_type(pod.governed, BinPacking), None)) is None:
             return None
         there = self._standing.of(each[0].name, pod, facts)
 

@@ -15,7 +15,7 @@ from extender.core.fit.fit import NOTHING, asked_of, copies
 from extender.core.gang_ask import GangAsk
 from extender.core.policies.matched_policy import of_type
 from extender.core.policies.policy_types import CoLocation
-from extender.core.policy import Facts, NodeFilter, Refuse, Scorer
+from extender.core.policy import Concerns, Facts, NodeFilter, Refuse, Scorer
 from extender.filters.escher_policies.bin_packing import fullness
 from extender.filters.escher_policies.standing import Standing
 from extender.kube.names import NodeName
@@ -24,13 +24,12 @@ from extender.kube.node_match import accepts
 
 class PolicyCoLocation:
     name = "policy-co-location"
+    concerns = Concerns.GOVERNED
 
     def __init__(self, standing: Standing) -> None:
         self._standing = standing
 
     def filter(self, pod: Pod, facts: Facts) -> NodeFilter | None:
-        if not pod.governed:
-            return None
         places, found, large = self._standing.places(facts), None, dict[str, Numbers]()
         near = list(of_type(pod.governed, CoLocation))
         in_gang = isinstance(pod.gang, GangAsk)

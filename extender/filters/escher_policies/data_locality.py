@@ -6,17 +6,16 @@ from extender.core.cluster import Pod
 from extender.core.names import EphemeralName
 from extender.core.policies.matched_policy import of_type
 from extender.core.policies.policy_types import DataLocality
-from extender.core.policy import Facts, NodeFilter, Refuse, Scorer
+from extender.core.policy import Concerns, Facts, NodeFilter, Refuse, Scorer
 from extender.kube.names import NodeName
 
 
 class PolicyDataLocality:
     name = "policy-data-locality"
+    concerns = Concerns.GOVERNED
     decides = True
 
     def filter(self, pod: Pod, facts: Facts) -> NodeFilter | None:
-        if not pod.governed:
-            return None
         required = [
             (_having(each, pod.namespace, facts), _refusal(policy.name, each))
             for policy, near in of_type(pod.governed, DataLocality)
@@ -28,8 +27,6 @@ class PolicyDataLocality:
         return lambda node: next((refusal for having, refusal in required if node not in having), None)
 
     def score(self, pod: Pod, facts: Facts) -> Scorer | None:
-        if not pod.governed:
-            return None
         preferred = [
             _having(each, pod.namespace, facts)
             for _, near in of_type(pod.governed, DataLocality)

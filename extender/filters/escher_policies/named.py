@@ -13,12 +13,13 @@ from extender.core.gang_ask import MalformedAsk
 from extender.core.policies.matched_policy import MatchedPolicy
 from extender.core.policies.policy_matching import MOST_GOVERNING, POLICY, names_in
 from extender.core.policies.policy_types import MOST_NAMES, Hosted
-from extender.core.policy import Facts, NodeFilter, OnlyTheseNodes, Refuse
+from extender.core.policy import Concerns, Facts, NodeFilter, OnlyTheseNodes, Refuse
 from extender.filters.asks import malformed
 
 
 class PolicyNamed:
     name = "policy-named"
+    concerns = Concerns.GOVERNED
 
     def malformed(self, pod: Pod) -> MalformedAsk | None:
         value = pod.annotations.get(POLICY)
@@ -31,8 +32,6 @@ class PolicyNamed:
         return malformed(POLICY, value, expected, "apart, near-data")
 
     def filter(self, pod: Pod, facts: Facts) -> NodeFilter | None:
-        if not pod.governed:
-            return None
         if len(pod.governed) > MOST_GOVERNING:
             reason = (
                 f"{len(pod.governed)} policies match the pod (escher.dev/policy, selectors); limit: {MOST_GOVERNING}"

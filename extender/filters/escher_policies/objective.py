@@ -7,16 +7,17 @@ from math import isfinite
 from extender.core.cluster import Pod
 from extender.core.policies.matched_policy import of_type
 from extender.core.policies.policy_types import Objective
-from extender.core.policy import Facts, Scorer
+from extender.core.policy import Concerns, Facts, Scorer
 from extender.kube.names import NodeName
 
 
 class PolicyObjective:
     name = "policy-objective"
+    concerns = Concerns.GOVERNED
     decides = True
 
     def score(self, pod: Pod, facts: Facts) -> Scorer | None:
-        if not pod.governed or (each := next(of_type(pod.governed, Objective), None)) is None:
+        if (each := next(of_type(pod.governed, Objective), None)) is None:
             return None
         best = 1.0 if each[1].prefer == "highest" else -1.0
         said = ((name, _number(node.labels.get(each[1].label, ""))) for name, node in facts.nodes.items())

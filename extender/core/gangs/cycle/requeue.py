@@ -95,11 +95,14 @@ class Requeue:
                 self._leave_rest(gang, gains)
                 break
             self._table.handled = gang.key
+            is_tried = gang.key in self._tried
             self._tried.add(gang.key)
             self._queue.left_alone = gang.key if self._planning.plans.why_none(gang, now) else None
             work = self._places.work
             self._try(gang, gains, self._changed, now)
-            self._queue.fits.work.take(self._places.work - work)
+            if not is_tried:
+                # The gang with the reservation is tried in each slice: those behind it would never be.
+                self._queue.fits.work.take(self._places.work - work)
         else:
             self._changed, self._in_turn = {}, []
         self._news_for_surplus |= dict.fromkeys(news)
@@ -262,7 +265,7 @@ class Requeue:
         try:
             return self._depends_on_time and (self._preempt(now) or self._on_turn(now))
         except Exception as defect:
-            self._quarantine.contain(self._table.handled, defect)
+            self._quarantine.contain(self._table.handled or self._queue.asked_about, defect)
         return True
 
     @property
@@ -296,6 +299,9 @@ class Requeue:
         """Evicts pods for the first gang in turn, if pods of lower priority hold its room."""
         gang = self._queue.first()
         self._table.handled = None if gang is None else gang.key
+        if gang is None and self._queue.fits.is_unsure:
+            # The gang that is found to be first keeps what it has.
+            return False
         known_anew = self._planning.plans.known_anew
         if gang is not None and (gang.key.namespace in known_anew or not self._queue.saved.suffices(gang)):
             # `heed_time` is due when that ends. No search runs until then, not even one already begun for another gang.

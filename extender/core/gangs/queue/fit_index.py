@@ -99,6 +99,8 @@ class CouldFit:
         """Whether a gang has no answer of this round yet."""
         self._has_tried = False
         """Whether this slice has made a try."""
+        self._is_asked = False
+        """Whether this slice had to say of a gang. If not, the round goes on, or it would never end."""
         self._ledger = ledger
         self._tries = tries
         self._accepting = accepting
@@ -149,16 +151,16 @@ class CouldFit:
         if self.unsure:
             self.unsure = False
             self.changes += 1
-        self._round_goes_on = self._is_incomplete
-        if not self._is_incomplete:
-            self._round += 1
-        self._is_incomplete = self._has_tried = False
+        if self._is_asked:
+            self._round_goes_on = self._is_incomplete
+            self._round += not self._is_incomplete
+        self._is_incomplete = self._has_tried = self._is_asked = False
 
     def __call__(self, gang: Gang, shape: Shape, rank: Rank) -> bool | None:
         """None: not known in this slice."""
         answer = self._answer_for(shape, rank)
         if answer is None:
-            self.unsure = self._is_incomplete = True
+            self.unsure = self._is_incomplete = self._is_asked = True
             return None
         versions = tuple(self._copies.version(kind) for kind, _ in answer.kinds)
         if versions == answer.versions:
@@ -194,6 +196,7 @@ class CouldFit:
         return answer.could_fit
 
     def _may_try(self, answer: _Answer) -> bool:
+        self._is_asked = True
         if (self._round_goes_on and answer.asked_in == self._round) or (self._has_tried and self._work.is_over):
             return False
         self._has_tried, answer.asked_in = True, self._round

@@ -81,6 +81,10 @@ class Queue:
         self.version = 0
         """Changes whenever a gang enters, leaves or moves."""
         self._first: tuple[tuple[int, ...], Gang | None] = ((), None)
+        self._last_first: GangKey | None = None
+        """The gang that was first when that was last known."""
+        self.asked_about: GangKey | None = None
+        """The gang that is being asked about, to know which is first."""
         self._ordered_by = 0
         self.left_alone: GangKey | None = None
         """The last candidate, if nothing may be planned for it now, whatever room there is."""
@@ -317,6 +321,10 @@ class Queue:
         gang.wait.overtaken, gang.wait.by_age = 0, False
         # The orders are still those of before: what the gang uses now counts for later gangs.
         first = self.first()
+        last = self._last_first
+        if first is None and self.fits.is_unsure and last is not None and (entry := self._entries.get(last)):
+            # A departure changes the answers just before gangs take its room.
+            first = entry.gang
         if first is not None and first.turn < gang.turn:
             first.wait.bypasses += 1
         if self.order.version():
@@ -346,12 +354,16 @@ class Queue:
         now = (*versions, *self.fits.ever_changed(alone=self._alone > 0))
         if self._first[0] != now:
             self._first = (now, self._find_first())
+            if (first := self._first[1]) is not None or not self.fits.is_unsure:
+                self._last_first = None if first is None else first.key
         return self._first[1]
 
     def _find_first(self) -> Gang | None:
         for turn in self._firsts():
+            self.asked_about = turn[-1]
             entry = self._entries[turn[-1]]
             could = self.fits.could_ever(entry.gang, entry.shape, entry.rank)
+            self.asked_about = None
             if could is not False:
                 # Of an unknown answer nothing follows: no other gang is first instead.
                 return entry.gang if could else None
