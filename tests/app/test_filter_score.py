@@ -163,7 +163,7 @@ def test_a_policy_is_asked_only_about_pods_that_concern_it(ephemeral: bool, gove
     asked: list[str] = []
 
     class Asked:
-        def __init__(self, name: str, concerns: Concerns | None) -> None:
+        def __init__(self, name: str, concerns: object) -> None:
             self.name = name
             if concerns is not None:
                 self.concerns = concerns
@@ -176,11 +176,16 @@ def test_a_policy_is_asked_only_about_pods_that_concern_it(ephemeral: bool, gove
             asked.append(f"score {self.name}")
             return None
 
-    policies = [Asked("all", None), Asked("ephemeral", Concerns.EPHEMERAL), Asked("governed", Concerns.GOVERNED)]
+    policies = [
+        Asked("all", None),
+        Asked("other", ["its own"]),
+        Asked("ephemeral", Concerns.EPHEMERAL),
+        Asked("governed", Concerns.GOVERNED),
+    ]
     judging = FilterScore(policies, FACTS, FaultIsolation())
     requests = {CPU: 100, **({ResourceKey("escher.dev/ns.data"): 1} if ephemeral else {})}
     concerned = pod("p", requests, governed=(MatchedPolicy("apart", AntiAffinity()),) if governed else ())
     assert judging.verdict(concerned, NODES) == Verdict(NODES)
     assert judging.scores(concerned, NODES) == {}
-    names = ["all", *["ephemeral"] * ephemeral, *["governed"] * governed]
+    names = ["all", "other", *["ephemeral"] * ephemeral, *["governed"] * governed]
     assert asked == [f"{call} {name}" for call in ("filter", "score") for name in names]

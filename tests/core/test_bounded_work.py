@@ -21,6 +21,7 @@ from extender.core.gangs.preemption.victim_search import Choice, unit_of
 from extender.core.gangs.queue import fit_index
 from extender.core.gangs.queue.fit_index import CouldFit
 from extender.core.gangs.queue.queue import BackfillTrigger, Queue
+from extender.core.gangs.state.bin_packing import Shortfall
 from extender.core.gangs.state.gang import NO_ROOM, UNPLANNED, Gang
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.gangs.state.trial_snapshot import Room
@@ -649,6 +650,25 @@ class TestWhoIsFirst:
             world.do(world.scheduler.tick())
         assert not world.scheduler.more_to_do
         assert {world.gangs[f"behind{number}"] for number in range(2)} == {Phase.PLANNED}
+
+    def test_is_another_if_a_defect_is_met_at_the_one_that_is_asked_about(
+        self, world: GangWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        hopeless = Feasibility.hopeless
+
+        def fails(feasibility: Feasibility, gang: Gang) -> Shortfall | None:
+            if gang.key.name == "never2":
+                raise ValueError("a defect")
+            return hopeless(feasibility, gang)
+
+        monkeypatch.setattr(Feasibility, "hopeless", fails)
+        monkeypatch.setattr(GangWorld, "has_a_defect", lambda world, event: None)
+        self.change(world, 1)
+        for _ in range(9):
+            world.do(world.scheduler.tick())
+            world.scheduler.next_deadline()
+        assert [name for name, phase in world.gangs.items() if phase is Phase.QUARANTINED] == ["never2"]
+        assert self.first(world) == "last"
 
     def test_is_forgotten_with_the_gang(self, world: GangWorld) -> None:
         for uid in [uid for uid, each in world.pods.items() if each.gang is not None]:

@@ -408,5 +408,5 @@ def _in_order(sent: Sequence[NodeName], refused: Mapping[NodeName, Refuse]) -> d
 
 
 def _not_asked(policies: Sequence[Policy], asks_ephemeral: bool, is_governed: bool) -> frozenset[str]:
-    met = {None: True, Concerns.EPHEMERAL: asks_ephemeral, Concerns.GOVERNED: is_governed}
-    return frozenset(each.name for each in policies if not met[getattr(each, "concerns", None)])
+    unmet = [Concerns.EPHEMERAL] * (not asks_ephemeral) + [Concerns.GOVERNED] * (not is_governed)
+    return frozenset(each.name for each in policies if getattr(each, "concerns", None) in unmet)

@@ -261,7 +261,7 @@ class Requeue:
 
     def on_time(self, now: float) -> bool:
         """Makes or reserves room for the gang whose turn it is; returns whether to requeue."""
-        self._table.handled = None
+        self._table.handled = self._queue.asked_about = None
         try:
             return self._depends_on_time and (self._preempt(now) or self._on_turn(now))
         except Exception as defect:
