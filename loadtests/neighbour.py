@@ -24,7 +24,7 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -35,6 +35,7 @@ from lab.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
 from lab.controlplane.nodes import NodeShape
 from loadtests.failover.replicated import Replicated, ReplicatedCluster, ReplicatedEmbeddedCluster
 from loadtests.goals.measuring.connection import Connection, request
+from loadtests.goals.measuring.cores import shared_out
 from loadtests.load.results.samples import usage
 from loadtests.shared.ledger import Service
 from loadtests.shared.pods import EXTENDER, Json, pod
@@ -49,6 +50,7 @@ _WRITERS, _WAITING, _NODES = 4, 200, 20
 _EVERY, _ASKED_FOR = 0.02, 50
 _SETTLES = 3.0
 _LONG_TURNS = "escher_long_turns_total"
+Cores = Collection[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,16 +152,15 @@ def _resource(name: str, units: int) -> Json:
     return {**_HEAD, "kind": "EphemeralResource", "metadata": {"name": name}, "spec": spec}
 
 
-def _keep_on(core: int, pid: int) -> None:
-    """Keeps all threads of a process, and those that it starts, on this core."""
+def _keep_on(cores: Cores, pid: int) -> None:
+    """Keeps all threads of a process, and those that it starts, on these cores."""
     for thread in os.listdir(f"/proc/{pid}/task"):
-        os.sched_setaffinity(int(thread), {core})
+        os.sched_setaffinity(int(thread), cores)
 
 
-def _ask(url: str, seconds: float, core: int, found: Pipe) -> None:
-    """Calls filter for pods of `b`, on a core; sends the end time, then the milliseconds of each call."""
-    if core >= 0:
-        _keep_on(core, os.getpid())
+def _ask(url: str, seconds: float, cores: Cores, found: Pipe) -> None:
+    """Calls filter for pods of `b` from these cores; sends the end time, then each call's ms."""
+    os.sched_setaffinity(0, cores)
     names = [f"node-{number}" for number in range(_NODES)]
     asked = []
     for number in range(_ASKED_FOR):
@@ -182,11 +183,11 @@ def _ask(url: str, seconds: float, core: int, found: Pipe) -> None:
     found.send(took)
 
 
-def measure(cluster: LocalCluster, service: Service, tenant: Tenant, action: str, seconds: float, core: int) -> Row:
+def measure(cluster: LocalCluster, service: Service, tenant: Tenant, action: str, seconds: float, own: Cores) -> Row:
     """Returns what was measured while the tenant repeated the action for `seconds`."""
     before = _long_turns(service)
     hears, tells = multiprocessing.Pipe(duplex=False)
-    asking = multiprocessing.get_context("spawn").Process(target=_ask, args=(_url(cluster), seconds, core, tells))
+    asking = multiprocessing.get_context("spawn").Process(target=_ask, args=(_url(cluster), seconds, own, tells))
     asking.start()
     tells.close()
     until = hears.recv()
@@ -256,9 +257,11 @@ def main(given: Sequence[str] | None = None) -> int:
     wanted = parser.parse_args(given)
     if min(wanted.pods, wanted.waiting - 1, wanted.seconds) < 1:
         parser.error("--pods and --seconds must be 1 or more, --waiting 2 or more")
-    cores = sorted(os.sched_getaffinity(0))
-    if wanted.own_core and (wanted.two_replicas or len(cores) < 2):
+    available = os.sched_getaffinity(0)
+    parts = shared_out(available) if wanted.own_core else (available, available)
+    if parts is None or (wanted.own_core and wanted.two_replicas):
         parser.error("--own-core needs two cores and one replica")
+    own, others = parts
     one, two = (RealCluster, ReplicatedCluster) if wanted.real else (EmbeddedCluster, ReplicatedEmbeddedCluster)
     kind: type[RealCluster] | type[EmbeddedCluster] = two if wanted.two_replicas else one
     rows, shape = list[Row](), NodeShape(cpu="64", pods=1 + wanted.pods)
@@ -267,11 +270,10 @@ def main(given: Sequence[str] | None = None) -> int:
         tenant.settle()
         time.sleep(_SETTLES)
         leader = _pid(cluster)
-        core = cores[-1] if wanted.own_core else -1
         for pid in [os.getpid(), *cluster.pids().values()] if wanted.own_core else ():
-            _keep_on(cores[-1] if pid == leader else cores[0], pid)
+            _keep_on(own if pid == leader else others, pid)
         for action in wanted.action:
-            rows.append(measure(cluster, service, tenant, action, wanted.seconds, core))
+            rows.append(measure(cluster, service, tenant, action, wanted.seconds, own))
             say(f"{action}: {rows[-1].last_of_1000:.0f} ms")
         same = leader == _pid(cluster)
     sys.stdout.write(table(rows) + "\n")

@@ -20,7 +20,6 @@ from extender.app.resources.resync import drift_units
 from extender.core.gang_of_one import lone_pod
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger.ledger import HoldingKind
-from extender.core.names import in_domain
 from extender.core.safety_switches import Act
 from extender.kube.names import CPU, MEMORY, PODS
 
@@ -293,6 +292,6 @@ class Metrics(Collector):
     def _class(self, resource: str) -> str:
         if resource in (CPU, MEMORY, PODS):
             return resource
-        if in_domain(resource, self._cache.ledger.capacity.domain):
+        if self._cache.ledger.capacity.is_ephemeral(resource):
             return "ephemeral"
         return "extended" if "/" in resource else "other"

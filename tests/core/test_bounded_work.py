@@ -38,6 +38,7 @@ from tests.performing import replaced
 
 NODES, GANGS = 60, 20
 NEVER = BackfillTrigger(10**9, float("inf"))
+APART = apart("host")
 LARGER = {"cpu": 8003, "memory": 2**30}
 
 
@@ -497,16 +498,35 @@ class TestWhoIsFirst:
             made.add_node(node(f"n{number}", labels={"host": f"n{number}"}))
             made.create(pod(f"filler-n{number}", {"cpu": 8000}, node=NodeName(f"n{number}")))
         for number, name in enumerate([*(f"never{number}" for number in range(5)), "last"]):
-            members = gang_pods(name, 4 if name == "last" else 5, {"cpu": 8000})
-            facts = {"labels": {"app": "train"}, "constraints": apart("host"), "created": 1.0 + number}
-            made.create(*(replace(each, **facts) for each in members))  # type: ignore[arg-type]
-            made.filter(made.pods[members[0].uid], list(made.nodes))
-        made.do_the_rest()
+            self.wait(made, name, 4 if name == "last" else 5, created=1.0 + number)
         assert self.first(made) == "last"
         # More than the change costs, and less than a plan.
         self.queue(made).fits.work.limit = 15
         asked.clear()
         return made
+
+    @staticmethod
+    def wait(
+        world: GangWorld,
+        name: str,
+        size: int,
+        *,
+        created: float,
+        priority: int = 0,
+        cpu: int = 8000,
+        constraints: Constraints | None = APART,
+    ) -> PodUid:
+        """A gang that kube-scheduler has asked about; returns its first member."""
+        labels = {"app": "train"}
+        members = [
+            replace(each, labels=labels, created=created, priority=priority, constraints=constraints)
+            for each in gang_pods(name, size, {"cpu": cpu})
+        ]
+        world.create(*members)
+        for each in members:
+            world.filter(world.pods[each.uid], list(world.nodes))
+        world.do_the_rest()
+        return members[0].uid
 
     @staticmethod
     def queue(world: GangWorld) -> Queue:
@@ -565,18 +585,13 @@ class TestWhoIsFirst:
     def test_is_found_though_others_use_up_slices_before_anybody_is_asked(
         self, world: GangWorld, asked: list[str]
     ) -> None:
-        """A slice that asks nobody does not end the round, or it would begin again with the first gang for ever."""
-        labels, constraints = {"app": "train"}, apart("host")
-        noisy = gang_pods("noisy", 4, {"cpu": 8000})
-        world.create(*(replace(each, created=99.0, labels=labels, constraints=constraints) for each in noisy))
-        for each in noisy:
-            world.filter(world.pods[each.uid], list(world.nodes))
-        world.do_the_rest()
+        """A slice in which no gang is asked about does not end the round: each round begins with the first gang."""
+        noisy = self.wait(world, "noisy", 4, created=99.0)
         asked.clear()
         for number in range(20):
             world.clock.time += 1.0
             world.do(world.scheduler.set_capacity(NodeName("n1"), ResourceKey("escher.dev/x.y"), number + 1))
-            world.change(noisy[0].uid, labels={**labels, "time": str(number)})
+            world.change(noisy, labels={"app": "train", "time": str(number)})
             world.deliver()
             for _ in range(2):
                 if (world.scheduler.next_deadline() or inf) <= world.clock.steady():
@@ -590,12 +605,7 @@ class TestWhoIsFirst:
             world.add_node(node(f"n{number}", labels={"host": f"n{number}"}))
             world.create(pod(f"low-{number}", {"cpu": 8000}, node=NodeName(f"n{number}")))
         for number, (name, size) in enumerate({"never0": 3, "never1": 3, "top": 2}.items()):
-            members = gang_pods(name, size, {"cpu": 8000})
-            facts = {"labels": {"app": "train"}, "constraints": apart("host"), "created": 1.0 + number, "priority": 1}
-            world.create(*(replace(each, **facts) for each in members))  # type: ignore[arg-type]
-            for each in members:
-                world.filter(world.pods[each.uid], list(world.nodes))
-            world.do_the_rest()
+            self.wait(world, name, size, created=1.0 + number, priority=1)
         world.delete(PodUid("uid-low-0"))
         world.create(pod("thief", {"cpu": 8000}, node=NodeName("n0"), priority=5))
         world.delete(PodUid("uid-low-1"))
@@ -627,21 +637,12 @@ class TestWhoIsFirst:
             world.add_node(node(f"n{number}", labels={"host": f"n{number}"}))
             for name, cpu in (("large", 7900), ("small", 100)):
                 world.create(pod(f"{name}-{number}", {"cpu": cpu}, node=NodeName(f"n{number}")))
-        offer = list(world.nodes)
-
-        def gang(name: str, members: int, cpu: int, created: float, constraints: Constraints | None) -> None:
-            pods = gang_pods(name, members, {"cpu": cpu})
-            facts = {"labels": {"app": "train"}, "constraints": constraints, "created": created}
-            world.create(*(replace(each, **facts) for each in pods))  # type: ignore[arg-type]
-            world.filter(world.pods[pods[0].uid], offer)
-            world.do_the_rest()
-
-        gang("saver", 30, 8000, 2.0, apart("host"))
+        self.wait(world, "saver", 30, created=2.0)
         world.at_its_alarms(6)
         queue = self.queue(world)
         assert queue.saved.gang is not None
         for number in range(2):
-            gang(f"behind{number}", 2, 100, 90.0 + number, None)
+            self.wait(world, f"behind{number}", 2, created=90.0 + number, cpu=100, constraints=None)
         queue.fits.work.limit = 60
         for number in range(40):
             del world.pods[PodUid(f"uid-small-{number}")]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from extender.app.cache.claims import is_claim
 from extender.app.cache.dry_run import DryRun
@@ -33,7 +32,6 @@ from extender.core.gangs.queue.queue import DEFAULT_PATIENCE, BackfillTrigger
 from extender.core.ledger import audit as ledger_audit
 from extender.core.ledger.audit import Violation
 from extender.core.ledger.ledger import Ledger
-from extender.core.names import in_domain
 from extender.core.policies.policy_matching import PolicyMatching
 from extender.core.policy import Facts, GivingWay, Policy
 from extender.core.safety_switches import FREE, SafetySwitches, Switches
@@ -173,7 +171,7 @@ class Cache:
         return self.policies.reserve_permit.gives_way(pod)
 
     def asks_ephemeral(self, pod: Pod) -> bool:
-        return any(map(partial(in_domain, domain=self.ledger.capacity.domain), pod.requests))
+        return any(map(self.ledger.capacity.is_ephemeral, pod.requests))
 
     def judges(self, pod: Pod) -> bool:
         """Whether Escher decides where the pod may be, beyond what is held for other pods."""
@@ -199,7 +197,7 @@ class Cache:
         desired: Mapping[ResourceKey, int] = row.ephemeral if row is not None else {}
         found: dict[ResourceKey, tuple[int, int]] = {}
         for said in (node.capacity, node.allocatable):
-            for resource in desired.keys() | {r for r in said if in_domain(r, self.ledger.capacity.domain)}:
+            for resource in desired.keys() | set(filter(self.ledger.capacity.is_ephemeral, said)):
                 want, has = desired.get(resource), said.get(resource)
                 if want != has:
                     found[resource] = (want or 0, has or 0)

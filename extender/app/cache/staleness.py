@@ -19,7 +19,8 @@ _log = structlog.get_logger(__name__)
 STALE = "Escher's data about the cluster is too old: nothing new is planned until the API server reports again"
 """Message to kube-scheduler. It is constant, because a message that changes would wake the pod."""
 _STALE_AFTER = 300.0
-_LOOKS_EVERY = 5.0
+LOOKS_EVERY = 5.0
+"""Seconds until one looks again whether the cache is stale."""
 DESTROYS_WITHIN = 30.0
 """Seconds for which a kind may be lost before nothing is evicted any more."""
 
@@ -102,5 +103,5 @@ class Staleness:
                 changed()
             # Young facts cannot be too old at the next looks.
             left = min(self.limit - self._oldest(), DESTROYS_WITHIN - self._lost_longest())
-            looks = 1 if was or was_uncertain else max(1, int(left / _LOOKS_EVERY))
-            await asyncio.sleep(looks * _LOOKS_EVERY)
+            looks = 1 if was or was_uncertain else max(1, int(left / LOOKS_EVERY))
+            await asyncio.sleep(looks * LOOKS_EVERY)

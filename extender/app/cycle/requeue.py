@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from extender.app.cache.cache import Cache
+from extender.app.cache.staleness import LOOKS_EVERY
 from extender.app.cache.unschedulable_pods import UnschedulablePods
 from extender.app.contracts.effects import Effect
 from extender.app.cycle.bind import Binds
@@ -16,8 +17,6 @@ from extender.app.wake_search import WakeSearch
 from extender.core.gangs.state.gang import WakePod
 from extender.kube.names import NodeName, PodUid
 
-_STALE_AGAIN = 5.0
-"""Seconds after which a pass that found the cache stale is made again."""
 _WITHDRAWN = 500
 """Steps that it costs to check whether final refusals are still true."""
 
@@ -132,4 +131,4 @@ class Requeue:
             return due
         # What is not planned now stays due, also if nothing reports that the cache is fresh again.
         now = self._cache.clock.steady()
-        return now + _STALE_AGAIN if due is None else max(due, now + 1.0)
+        return now + LOOKS_EVERY if due is None else max(due, now + 1.0)

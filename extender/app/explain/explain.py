@@ -36,7 +36,7 @@ from extender.core.gangs.state.gang import (
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger.ledger import Holding
 from extender.core.ledger.units import Short
-from extender.core.names import GangKey, in_domain
+from extender.core.names import GangKey
 from extender.core.tenancy.isolation import Over
 from extender.filters.escher_policies import NAMED, POLICIES
 from extender.filters.tenancy import TENANT_UNITS
@@ -303,7 +303,7 @@ class Explain:
         holders = self._holders(node, short.resource)
         lacking = amount(short.resource, short.asked - short.free)
         told = f"{lacking} more on {node}, where least is missing"
-        if in_domain(short.resource, self._cache.ledger.capacity.domain):
+        if self._cache.ledger.capacity.is_ephemeral(short.resource):
             told = f"raise its capacity: {told}"
         elif group.rule == NO_ROOM:
             told = f"add a larger node, or free capacity: {told}"

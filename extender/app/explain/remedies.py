@@ -217,7 +217,7 @@ class Remedies:
 
     def _ephemeral(self, judged: Judged) -> Iterator[tuple[Group, ResourceKey]]:
         for group in judged.groups:
-            if group.best is not None and in_domain(group.best.resource, self._cache.ledger.capacity.domain):
+            if group.best is not None and self._cache.ledger.capacity.is_ephemeral(group.best.resource):
                 yield group, group.best.resource
 
     def _namespace_of(self, held: Holding) -> str | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, product
 from operator import attrgetter
 
 from extender.app.contracts.extender_api import Verdict
@@ -24,7 +24,6 @@ from extender.core.common.work_budget import Work
 from extender.core.fit.fit import asked_of
 from extender.core.gang_ask import MalformedAsk
 from extender.core.ledger.units import Short
-from extender.core.names import in_domain
 from extender.core.policy import (
     Concerns,
     Facts,
@@ -63,7 +62,6 @@ def _refuse_all(node: NodeName) -> Refuse | None:
 _IN_DOUBT = attrgetter("in_doubt")
 _NOBODY: Collection[Pod] = ()
 _NOBODYS: GivingWay = {}
-_BOTH = (False, True)
 _REFUSING: NodeFilter | None = _refuse_all
 
 
@@ -81,11 +79,8 @@ class FilterScore:
         self._beside_plans = [hook for hook in self._filters if hook[0] not in by_plans]
         self._judging_alike = [hook for hook in self._filters if hook[0] in alike]
         self._alike = [(name, partial(_alike, alike[name])) for name, _ in self._judging_alike]
-        self._not_asked = {
-            (asks, governed): _not_asked(policies, asks, governed) for asks in _BOTH for governed in _BOTH
-        }
+        self._not_asked = {given: _not_asked(policies, *given) for given in product((False, True), repeat=2)}
         """By whether the pod requests ephemeral resources, and whether an EscherPolicy matches it."""
-        self._is_ephemeral = partial(in_domain, domain=facts.ledger.capacity.domain)
         scores = having(Scores, policies)
         self._scores = [(name, each.score) for name, each in scores.items()]
         self._deciding = {name for name, each in scores.items() if getattr(each, "decides", False)}
@@ -106,7 +101,7 @@ class FilterScore:
 
     def _not_asked_about(self, pod: Pod) -> frozenset[str]:
         """The policies that the pod does not concern."""
-        return self._not_asked[any(map(self._is_ephemeral, pod.requests)), bool(pod.governed)]
+        return self._not_asked[any(map(self._facts.ledger.capacity.is_ephemeral, pod.requests)), bool(pod.governed)]
 
     def _judges(
         self, pod: Pod, hooks: Sequence[Hook[Pod, Facts, NodeFilter | None]], facts: Facts | None = None

@@ -5,7 +5,9 @@ A change never touches a holder. Holders may then hold more than the capacity.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 from extender.core.ledger.node_rows import Changes, NodeRows, Row, Totals
 from extender.core.names import in_domain
@@ -22,10 +24,15 @@ class Capacity:
     _totals: Totals
     _changes: Changes
 
+    @cached_property
+    def is_ephemeral(self) -> Callable[[str], bool]:
+        """Whether a resource is one that applications set."""
+        return partial(in_domain, domain=self.domain)
+
     def set_node(self, node: NodeName, allocatable: Vector) -> None:
         """The node has this allocatable. Resources of Escher's domain are ignored: see drift."""
         row = self._rows.of(node)
-        facts = {r: units for r, units in allocatable.items() if not in_domain(r, self.domain)}
+        facts = {r: units for r, units in allocatable.items() if not self.is_ephemeral(r)}
         if row.present and row.facts == facts:
             return
         before = row.capacity

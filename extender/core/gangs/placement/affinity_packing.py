@@ -246,6 +246,8 @@ class _Attempt:
         # Also for all of them at once: the least that each needs, as often as there are slots, and the sum of needs.
         enough &= copies(_least_of(together)) >= sum(len(template.slots) for template in together)
         for resource, units in _sum_of(together).items():
+            if self.looks > _MOST_LOOKS // 2:
+                break
             enough &= by_place(self._grid.free(resource)) * _ROUNDED_UP >= units
         return {number: int(total[number]) for number in np.flatnonzero(enough).tolist()}
 
